@@ -98,6 +98,7 @@ LEFT = {
     "a record that is not committed": "shop-back.shop.orders hold records of an earlier reverse pipeline",
     "dead letters": "shop-back.dead-letters hold records",
     "another's topic": "have names of the log of shop-back, whose source would stop there",
+    "another's dead letters": r"have names of topics of shop-back; `towpath remove --topics` leaves shop-back\.dead-",
     "positions": "the sink shop-back-sink has positions of an earlier reverse pipeline",
 }
 
@@ -106,8 +107,9 @@ def leave(reverse: Reverse, what: str) -> None:
     match what:
         case "a connector":
             reverse.configs["shop-back-source-whole"] = {"name": "shop-back-source-whole"}
-        case "dead letters":
+        case "dead letters" | "another's dead letters":
             reverse.topics.write("shop-back.dead-letters", RECORD)
+            reverse.others = ("shop-back.dead-letters",) if "another" in what else ()
         case "positions":
             reverse.positions = {(TOPIC, 0): Applied(0, 1), (TOPIC, 1): Applied(1, 1)}
         case _:

@@ -64,7 +64,8 @@ def test_a_capped_collection_is_replicated_in_plain_mode_and_capped_at_the_end(m
     assert verdict(pipeline)[0] == "same"
     assert "switched manually" in towpath("cutover", pipeline.file, "--dry-run", expect=2).stderr
     towpath("remove", pipeline.file, "--topics", "--yes")
-    towpath("prepare", pipeline.file, "--final")
+    towpath("prepare", pipeline.file, "--final", expect=2)  # it asks: nothing shows what the pipeline has written
+    towpath("prepare", pipeline.file, "--final", "--yes")
     name = pipeline.namespace("ring")
     there, here = (described(one, [name])[name] for one in (pipeline.destination_client, pipeline.source_client))
     assert there.options == here.options and there.indexes == here.indexes
@@ -150,15 +151,17 @@ def _way_back(pipeline: Pipeline) -> None:
     )
     settings = replace(pipeline.settings, copy="none")
     back = replace(pipeline, addresses=addresses, settings=settings, file=pipeline.file.with_name("back.toml"))
-    back.write()
-    before = indexes(pipeline.source_client, pipeline, "users")
-    planned = prepared(back, "--in-place")
+    name, before = f'name = "{back.name}"', indexes(pipeline.source_client, pipeline, "users")
+    text = back.write().read_text()
+    assert "are exchanged" in towpath("prepare", back.file, "--in-place", "--yes", expect=2).stderr
+    back.file.write_text(text.replace(name, f'name = "{back.name}-back"', 1))
+    planned = prepared(back, "--in-place", "--yes")
     assert [len(planned[name]) for name in ("steps", "deferred", "undo")] == [2, 2, 2]
     stopped = before | {"expired": before["expired"] | {"expireAfterSeconds": NEVER}}
     assert indexes(pipeline.source_client, pipeline, "users") == stopped
     assert prepared(back, "--in-place")["steps"] == []
     assert verdict(back, "--alone") == ("same", 0, 2)
-    assert all("collMod" in step["command"] for step in prepared(back, "--final")["steps"])
+    assert all("collMod" in step["command"] for step in prepared(back, "--final", "--yes")["steps"])
     assert prepared(back, "--final")["steps"] == []
     assert indexes(pipeline.source_client, pipeline, "users") == before
 

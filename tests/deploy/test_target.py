@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 from bson import ObjectId
 
@@ -18,7 +19,7 @@ from tests.deploy.test_changes_in_log import LOGGED
 from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import session_of
 from towpath.checks import change, target
-from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, OwnTopics
+from towpath.checks.facts import Facts, OwnTopics
 from towpath.checks.rule import Rule, require, run
 from towpath.checks.target import Target
 from towpath.cli import control, deploy
@@ -26,7 +27,7 @@ from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.replica_set import ReplicaSet, collections
 from towpath.config.namespaces import meet
 from towpath.deploy import deployment
-from towpath.deploy.schema import Plan
+from towpath.deploy.schema import Plan, Step
 from towpath.errors import (
     ConnectError,
     ConnectUnreachable,
@@ -37,9 +38,10 @@ from towpath.errors import (
     Refused,
     TowpathError,
 )
-from towpath.log.definitions import definitions
+from towpath.log.definitions import DESTINATION_SET, SOURCE_SET, definitions
 from towpath.store import writers
 from towpath.store.writers import Registration
+from towpath_verifier import Command
 
 SOURCE, DESTINATION, OTHER = (ReplicaSet(name, (f"{name}:1", f"{name}:2"), ObjectId()) for name in "abc")
 PIPELINE = LOGGED.changed(collections={"include": ("shop.*",), "rename": {"shop.old": "shop.new"}})
@@ -76,6 +78,8 @@ def also(*others: Registration) -> Target:
         also(registration("x", "shop.old")),  # the pipeline writes that to shop.new
         replace(GOOD, sink=SINK),
         replace(GOOD, sources=(DESTINATION,), names=("copy.a",)),  # renames in one replica set
+        replace(GOOD, sources=(replace(SOURCE, hosts=("a:2", "a:3"), process=None), SOURCE), source=SOURCE),
+        replace(GOOD, sources=(OTHER,)),  # the source does not answer, as before a takeover
     ],
 )
 def test_the_destination_of_the_pipeline_is_written(found: Target) -> None:
@@ -95,6 +99,10 @@ def test_the_destination_of_the_pipeline_is_written(found: Target) -> None:
             "other namespaces than the file has now ([coll",
         ),
         (replace(GOOD, sink=SINK | {"topics.regex": "^move"}), "than the file has now (include or exclude"),
+        (
+            replace(GOOD, sources=(SOURCE, SOURCE, OTHER), source=OTHER),
+            "captures a/a:1,a:2, and [source] uri names c/c:1,c:2: that is another source; nothing was changed",
+        ),
         (replace(GOOD, sources=()), "it cannot be proven that the destination is not the source"),
         (replace(GOOD, sources=(SOURCE, DESTINATION)), "is the source, and shop.a, shop.new would be written"),
         (
@@ -190,39 +198,65 @@ def owned(
     error: MongoError | None = None,
     creating: Iterable[str] = (),
     source: dict[str, str] | None = None,
+    filled: Iterable[str] = (),
+    pipeline: Any = PIPELINE,
 ) -> OwnTopics:
+    """Without a `source` connector given, that of the pipeline is deployed; with an empty one, none."""
+
     def read_all(_: object) -> dict[str, Registration]:
         if error:
             raise error
         return {"move": replace(OWN, topics=frozenset(registered), creating=frozenset(creating))}
 
     monkeypatch.setattr(writers, "read_all", read_all)
+    deployed = definitions(pipeline)["move-source"] if source is None else source
     topics: Any = SimpleNamespace(
-        overview=lambda: ([1], "k1", IDS), ids=lambda names: {name: IDS[name] for name in names}
+        overview=lambda: ([1], "k1", {name: Topic(name, 1) for name in IDS}),
+        ids=lambda names: {name: IDS[name] for name in names},
+        written=lambda topics: {(topic.name, 0): 2 * (topic.name in filled) for topic in topics},
     )
     connect: Any = SimpleNamespace(
-        topics=lambda name: list(written) if name == "move-source" else [],
-        configs=lambda: {"move-source": definitions(PIPELINE)["move-source"] if source is None else source},
+        topics=lambda name: list(written) if name == "move-source" and deployed else [],
+        configs=lambda: {"move-source": deployed} if deployed else {},
     )
-    return Facts(session_of(PIPELINE, connect, topics)).own_topics
+    return Facts(session_of(pipeline, connect, topics)).own_topics
 
 
 def test_topics_with_a_name_of_the_pipeline_that_it_did_not_make_are_not_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = owned(monkeypatch, ["2"], ["move.shop.b"])
+    found = owned(monkeypatch, ["1", "2"], ["move.shop.b"])
     ids = {"move.requests": "1", "move.shop.a": "2", "move.shop.b": "3"}
     assert found == OwnTopics(ids, ("move.shop.v1",))
-    found = owned(monkeypatch, ["2"], [], creating=["move.shop.b"])
+    found = owned(monkeypatch, ["2"], [], creating=["move.requests", "move.shop.b"])
     assert found == OwnTopics(ids, ("move.shop.v1",)), "of an interrupted deployment, whose ids are not stored"
-    found = owned(monkeypatch, [], ["move.shop.b"], MongoUnreachable("gone"))
-    assert tuple(found.ids) == ("move.requests", "move.shop.b"), "what the destination knew is lost with it"
+    found = owned(monkeypatch, ["2"], ["move.shop.b"])
+    assert found.others == ("move.requests", "move.shop.v1"), "an application has it, or someone has created it again"
     with pytest.raises(MongoError, match="no"):
         owned(monkeypatch, [], [], MongoError("no"))
 
 
+def test_what_no_ids_are_stored_of_is_the_pipeline_s_while_it_is_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the destination knew is lost with it, and what someone else creates is not known there."""
+    exist, gone = PIPELINE.changed(kafka={"topics": "exist"}), MongoUnreachable("gone")
+    for pipeline, error in ((PIPELINE, gone), (exist, None)):
+        found = owned(monkeypatch, [], ["move.shop.b"], error, pipeline=pipeline)
+        assert tuple(found.ids) == ("move.requests", "move.shop.b")
+        for source in (THEIRS, {}):
+            assert owned(monkeypatch, [], ["move.shop.b"], error, pipeline=pipeline, source=source).ids == {}
+
+
+def test_a_topic_that_someone_else_has_filled_was_not_created_by_a_deployment_that_was_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It creates connectors only when the ids are stored. A source that runs creates topics of new collections."""
+    creating, filled = ["move.requests", "move.shop.a", "move.shop.b"], ["move.requests", "move.shop.b"]
+    assert tuple(owned(monkeypatch, [], [], creating=creating, filled=filled, source={}).ids) == ("move.shop.a",)
+    assert sorted(owned(monkeypatch, [], [], creating=creating, filled=filled).ids) == creating
+
+
 def test_what_a_connector_of_someone_else_has_written_is_not_the_pipeline_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = owned(monkeypatch, ["2"], ["move.shop.a", "move.shop.b"], source=THEIRS)
+    found = owned(monkeypatch, ["1", "2"], ["move.shop.a", "move.shop.b"], source=THEIRS)
     assert found == OwnTopics({"move.requests": "1", "move.shop.a": "2"}, ("move.shop.b", "move.shop.v1"))
 
 
@@ -239,6 +273,18 @@ def test_a_dry_run_does_not_announce_the_removal_of_a_connector_of_someone_else(
     monkeypatch.setattr(control, "say", said.append)
     control.remove.main([__file__, "--dry-run"], standalone_mode=False)
     assert said == [f"would remove {name}" for name in PIPELINE.connectors if name not in left]
+
+
+def test_no_id_is_stored_of_a_topic_that_someone_else_created_while_a_deployment_was_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stored = list[str]()
+    monkeypatch.setattr(deployment, "_store_ids", lambda facts, created: stored.extend(created))
+    begun = replace(OWN, creating=frozenset(["move.requests", "move.shop.a"]))
+    facts = changed(registered={"move": begun}, own_topics=OwnTopics({"move.requests": "1"}, ("move.shop.a",)))
+    for one in deployment._id_changes(facts):
+        one.apply()
+    assert "move.requests" in stored and "move.shop.a" not in stored
 
 
 def test_an_id_that_kafka_does_not_tell_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -504,6 +550,10 @@ def test_the_log_of_the_pipeline_is_removed(facts: Any) -> None:
             "the consumer group connect-move-sink has 4 members: another Connect cluster runs the pipeline",
         ),
         (known(deployed=REMOVED, registration=None), "nothing shows that move.shop.a are of this pipeline"),
+        (
+            known(deployed=REMOVED, registration=None, own_topics=OwnTopics({}, ("move.requests", "move.shop.a"))),
+            "nothing shows that move.requests are of this pipeline",
+        ),
         (known(deployed=REMOVED | {"move-source": THEIRS}, registration=None), "nothing shows that move.shop.a are of"),
     ],
 )
@@ -536,7 +586,8 @@ def test_only_after_the_end_of_a_replication_is_less_proven(error: TowpathError)
     facts = without(error)
     with pytest.raises(type(error), match="is away"):
         target.gather(facts)
-    assert target.gather(facts, ended=True).kafka == ""
+    found = target.gather(facts, ended=True)
+    assert (found.kafka, found.source, found.sources) == ("", SOURCE, (SOURCE,))
 
 
 @pytest.mark.parametrize(
@@ -552,22 +603,89 @@ def test_no_less_is_proven_where_kafka_or_connect_refuses(error: TowpathError) -
         target.gather(without(error), ended=True)
 
 
+STEP = Step("shop.new", Command("shop", {"collMod": "new"}))
+
+
+def prepare(patch: pytest.MonkeyPatch, *options: str, known: bool = True, plan: Plan | None = None) -> tuple[Any, Any]:
+    """What `prepare` asks for of the destination, and what it has applied; an error where it asks a question."""
+    asked, applied = list[tuple[str, bool]](), list[Plan]()
+    patch.setattr(deploy, "opened", lambda _: nullcontext(session_of(PIPELINE.changed(ddl={"apply": False}))))
+    for name in ("plan", "plan_in_place"):
+        patch.setattr(deploy, name, lambda *_, **__: plan or Plan())
+    for name in ("require_own", "require_schema"):
+        patch.setattr(deploy.target, name, lambda _, *, ended, name=name: asked.append((name, ended)) or known)
+    patch.setattr(deploy, "_is_deployed", lambda _: False)
+    patch.setattr(deploy, "_apply", lambda _, schema, *__: applied.append(schema))
+    patch.setattr(deploy.cutovers, "known", lambda _: None)
+    deploy.prepare.main(["shop.toml", *options], standalone_mode=False)
+    return asked, applied
+
+
 @pytest.mark.parametrize(
-    ("options", "ended"),
-    [([], True), (["--final"], True), (["--overwrite"], False), (["--final", "--overwrite"], False)],
+    ("options", "proof", "ended"),
+    [
+        ([], "require_own", True),
+        (["--overwrite"], "require_own", False),
+        (["--final"], "require_schema", True),
+        (["--in-place"], "require_schema", True),
+        (["--final", "--overwrite"], "require_schema", False),
+    ],
 )
 def test_prepare_overwrites_nothing_while_less_is_proven(
-    monkeypatch: pytest.MonkeyPatch, options: list[str], ended: bool
+    monkeypatch: pytest.MonkeyPatch, options: list[str], proof: str, ended: bool
 ) -> None:
-    asked: list[bool] = []
-    monkeypatch.setattr(deploy, "opened", lambda _: nullcontext(session_of(PIPELINE.changed(ddl={"apply": False}))))
-    monkeypatch.setattr(deploy, "plan", lambda *_, **__: Plan())
-    monkeypatch.setattr(deploy.target, "require_own", lambda _, *, ended: asked.append(ended))
-    monkeypatch.setattr(deploy, "_is_deployed", lambda _: False)
-    monkeypatch.setattr(deploy, "_apply", lambda *_: None)
-    monkeypatch.setattr(deploy.cutovers, "known", lambda _: None)
-    deploy.prepare.main(["shop.toml", *options], standalone_mode=False)
-    assert asked == [ended]
+    assert prepare(monkeypatch, *options)[0] == [(proof, ended)]
+
+
+@pytest.mark.parametrize("options", [["--final"], ["--in-place"]])
+def test_the_schema_of_a_cluster_that_nothing_shows_to_be_the_destination_changes_only_after_a_question(
+    monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    plan, questions = Plan(collections=(STEP,)), list[str]()
+
+    def no(question: str, **_: Any) -> None:
+        questions.append(question)
+        raise click.Abort
+
+    monkeypatch.setattr(deploy.click, "confirm", no)
+    with pytest.raises(click.Abort):
+        prepare(monkeypatch, *options, known=False, plan=plan)
+    assert len(questions) == 1 and questions[0].startswith("Change the schema of shop.new at mongodb://")
+    assert prepare(monkeypatch, *options, "--yes", known=False, plan=plan)[1] == [plan]
+    assert prepare(monkeypatch, *options, plan=plan)[1] == [plan]
+    prepare(monkeypatch, *options, known=False)
+    assert len(questions) == 1, "nothing would be changed"
+
+
+REMOVED_OWN = replace(GOOD, deployed=None, source=SOURCE, kafka="", registered={"move": replace(OWN, removed=True)})
+
+
+@pytest.mark.parametrize(
+    ("found", "known"),
+    [
+        (GOOD, True),
+        (REMOVED_OWN, True),  # after `remove`
+        (replace(REMOVED_OWN, registered={}), False),  # after `remove --topics`
+        (replace(REMOVED_OWN, source=OTHER), False),
+        (replace(REMOVED_OWN, source=None), False),
+    ],
+)
+def test_what_shows_that_the_pipeline_writes_to_the_destination(found: Target, known: bool) -> None:
+    assert found.is_known is known
+
+
+def test_a_file_whose_sides_are_exchanged_changes_no_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connectors are removed, and the source of the file has the registration."""
+    facts = without(KafkaUnreachable("Kafka is away"))
+    known: dict[str, Registration] = {}
+    facts._answers[("source", target._known)] = known
+    monkeypatch.setattr(target, "Facts", lambda session: facts)
+    assert target.require_schema(facts.session, ended=True) is False
+    known["move"] = replace(OWN, source=str(OTHER))  # from elsewhere to the source
+    assert target.require_schema(facts.session, ended=True) is False
+    known["move"] = replace(OWN, source=str(DESTINATION), removed=True)
+    with pytest.raises(Refused, match=r"the source knows move as a writer there, from b/b:1,b:2, .* are exchanged"):
+        target.require_schema(facts.session, ended=True)
 
 
 _ROOT: dict[str, Any] = {"phase": "stream", "selection": "", "namespaces": "[]", "copied": "1:1"}
@@ -596,6 +714,7 @@ def changed(**values: Any) -> Any:
         "log": (Topic("move.shop.a", 4),),
         "written": frozenset(["move.shop.a"]),
         "captured": lambda topics: topics,
+        "used": frozenset(),
         "registration": OWN,
         "own_topics": OwnTopics({}),
         "is_deployed": True,
@@ -612,6 +731,9 @@ def changed(**values: Any) -> Any:
 
 _BASE = changed()
 _SOURCE = _BASE.deployed["move-source"]
+
+
+REMOVED_FROM: Any = {"deployed": dict.fromkeys(_BASE.deployed)}
 
 
 def deployed_as(name: str, **settings: str | None) -> dict[str, Any]:
@@ -649,8 +771,23 @@ RED: list[tuple[Any, dict[str, Any], str]] = [
         deployed_as("move-source", **{SOURCE_SET: str(OTHER)}),
         "was deployed with the source c/c:1",
     ),
+    (
+        change.same_source_of_log,
+        {"registered": {"move": Registration.of(_BASE.pipeline, "k1", OTHER)}, **REMOVED_FROM},
+        "the log of move is of the source c/c:1,c:2, and the file now names a/a:1,a:2",
+    ),
     (change.same_mode, deployed_as("move-sink", **{"connector.class": "x"}), "was deployed with mode ="),
     (change.same_mode, deployed_as("move-source", **{"towpath.copy": "x"}), "another [capture] copy"),
+    (
+        change.no_records_of_others,
+        {
+            "deployed": dict.fromkeys(_BASE.deployed),
+            "written": frozenset(),
+            "used": frozenset(["move.requests"]),
+            "own_topics": OwnTopics({}, ("move.requests",)),
+        },
+        "move.requests holds records, and nothing shows that it was made for move",
+    ),
     (
         change.same_partitions,
         {"pipeline": _BASE.pipeline.changed(kafka={"partitions": 8})},
@@ -746,6 +883,68 @@ def test_each_rule_of_a_change_is_red(
 def test_no_history_is_lost(facts: dict[str, Any]) -> None:
     rules = [Rule("deploy", rule) for rule in (change.kept_offsets, change.not_taken_in_again)]
     assert run(rules, changed(**facts)) == []
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {"written": frozenset()},  # it begins with a copy: `_begins_log`
+        {"registered": {}},  # the destination is lost
+        {"registered": {"move": replace(OWN, source="a/a:2,a:9")}},  # other members
+        deployed_as("move-source", **{SOURCE_SET: str(OTHER)}),  # `same_clusters` judges it
+    ],
+)
+def test_a_log_is_continued_from_its_own_source(facts: dict[str, Any]) -> None:
+    registered = {"move": replace(OWN, source=str(SOURCE if not facts else OTHER))}
+    assert (
+        run([Rule("deploy", change.same_source_of_log)], changed(**{"registered": registered} | REMOVED_FROM | facts))
+        == []
+    )
+
+
+_HEARTBEATS = "__debezium-heartbeat.move"
+
+
+@pytest.mark.parametrize(
+    ("facts", "refused"),
+    [
+        ({}, True),
+        ({"deployed": _BASE.deployed}, False),
+        ({"own_topics": OwnTopics({"move.dead-letters": "1"})}, False),  # of a deployment that was killed
+        ({"used": frozenset()}, False),  # made for it by hand, or created by a client that asked for it
+        ({"written": frozenset(["move.shop.a"])}, False),  # the destination is lost: docs/how-to/rebuild.md
+        ({"pipeline": _BASE.pipeline.changed(kafka={"topics": "exist"})}, True),
+        ({"used": frozenset([_HEARTBEATS]), "own_topics": OwnTopics({}, (_HEARTBEATS,))}, True),
+        (
+            {
+                "used": frozenset([_HEARTBEATS]),
+                "own_topics": OwnTopics({}, (_HEARTBEATS,)),
+                "pipeline": _BASE.pipeline.changed(kafka={"topics": "exist"}),
+            },
+            False,  # of a reverse pipeline before
+        ),
+    ],
+)
+def test_dead_letters_of_an_application_are_not_taken_for_the_pipeline_s(facts: dict[str, Any], refused: bool) -> None:
+    first = {
+        "deployed": dict.fromkeys(_BASE.deployed),
+        "written": frozenset(),
+        "used": frozenset(["move.dead-letters"]),
+        "own_topics": OwnTopics({}, ("move.dead-letters",)),
+    }
+    assert bool(run([Rule("deploy", change.no_records_of_others)], changed(**first | facts))) is refused
+
+
+def test_the_topics_of_a_pipeline_whose_destination_is_lost_still_show_its_mode() -> None:
+    """`deploy` at a new destination, after `remove`: docs/how-to/rebuild.md."""
+    facts = changed(
+        deployed=dict.fromkeys(_BASE.deployed),
+        own_topics=OwnTopics({}, ("move.dead-letters", "move.requests", "move.shop.a")),
+        pipeline=_BASE.pipeline.changed(mode="exactly-once", capture={}),
+        registration=None,
+    )
+    assert run([Rule("deploy", rule) for rule in (change.same_mode, change.no_records_of_others)], facts) == []
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from tests.checks.test_check_judgements import PIPELINE
 from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import FakeCluster, session_of
 from towpath.checks.change import REPLAY_OF
-from towpath.checks.facts import DESTINATION_SET
 from towpath.clients.mongo.client import Cluster
 from towpath.history import replay
 from towpath.history.plan import PLAN, Plan, find_all, find_interrupted, sink_of
+from towpath.log.definitions import DESTINATION_SET
 from towpath.store import credentials
 
 NAME, LETTERS = "move-replay-a", "move-replay-a.dead-letters"

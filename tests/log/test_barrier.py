@@ -9,19 +9,23 @@ from typing import Any
 
 import pytest
 from bson.timestamp import Timestamp
+from click.testing import CliRunner
 from pymongo.errors import AutoReconnect
 
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import FakeCluster, session_of
+from towpath.cli import wait as command
 from towpath.clients.connect.rest import Connector, Task
 from towpath.clients.kafka.consume import Window
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import ClusterTime
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.pipeline import Pipeline
-from towpath.errors import KafkaUnreachable, NoSuchConnector, NotYet, TowpathError
+from towpath.errors import KafkaUnreachable, NoSuchConnector, NotYet, Refused, TowpathError
 from towpath.log import barrier, bounds
 from towpath.log.bounds import Break
+from towpath.log.definitions import SOURCE_SET
 from towpath.log.lag import GapContents
 from towpath.log.source_offsets import SELECTION, Requests, SourceState
 from towpath.session import Say, Session, unsaid
@@ -31,7 +35,7 @@ from towpath.store.schema_changes import OPEN, STUCK
 PLACE: Place = ("move.shop.a", 0)
 GAP = Break("TWP-LOG-GAP", *PLACE, position=5, first=9, end=20, last_at=None)
 #: Stand for services that are only handed on.
-CONNECT: Any = SimpleNamespace()
+CONNECT: Any = SimpleNamespace(config=lambda name: None)
 TOPICS: Any = SimpleNamespace(all=lambda: {}, ids=lambda names: {})
 ONCE: Any = SimpleNamespace(connect=CONNECT, until=lambda check: check())
 TARGET = ClusterTime(100, 1)
@@ -462,3 +466,36 @@ def test_only_a_pipeline_that_is_not_deployed_is_not_asked(log: Log, monkeypatch
     errors[:] = [KafkaUnreachable("no broker answers")]
     with pytest.raises(TowpathError, match=r"no broker answers; the verifier needs .*--alone"), barrier.asking(asked):
         pytest.fail("differences would be reported without the pipeline's position")
+
+
+@pytest.mark.parametrize(
+    ("captured", "is_same"),
+    [("a/a:1,a:2", True), ("a/a:2,a:9", True), (None, True), ("b/a:1", False), ("a/b:1", False)],
+)
+def test_another_source_than_the_captured_one_proves_nothing(
+    log: Log, monkeypatch: pytest.MonkeyPatch, captured: str | None, is_same: bool
+) -> None:
+    """Its time and its documents are not those of the log. A connector that was posted by hand names none."""
+    config = {SOURCE_SET: captured} if captured else {}
+    monkeypatch.setattr(CONNECT, "config", lambda name: config if name == "move-source" else None)
+    monkeypatch.setattr(barrier, "source_set", lambda client: ReplicaSet("a", ("a:1", "a:2")))
+    monkeypatch.setattr(Session, "require_deployed", lambda of: None)
+    if is_same:
+        with barrier.asking(session()) as passed:
+            assert passed is not None
+    else:
+        words = rf"captures {captured}, and \[source\] uri names a/a:1,a:2: .*set \[source\] uri back$"
+        with pytest.raises(Refused, match=words), barrier.asking(session()):
+            pytest.fail("the documents of another source would be compared")
+
+
+def test_wait_does_not_speak_of_another_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(of: Session) -> None:
+        raise Refused("another source")
+
+    monkeypatch.setattr(command.pipeline_file, "read", lambda file: PIPELINE)
+    monkeypatch.setattr(command, "passed_time", lambda source: TARGET)
+    monkeypatch.setattr(Session, "require_deployed", lambda of: None)
+    monkeypatch.setattr(barrier, "refuse_other_source", refuse)
+    monkeypatch.setattr(barrier, "wait", lambda *_: pytest.fail("it would be the time of another source"))
+    assert str(CliRunner().invoke(command.wait, [__file__]).exception) == "another source"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bson.timestamp import Timestamp
 
 from tests.checks.test_check_judgements import PIPELINE
 from tests.run.test_screens import shown, status
@@ -17,6 +19,8 @@ from towpath.config.events import TimedEvent
 from towpath.cutover import takeover
 from towpath.errors import MongoUnreachable, TopicError
 from towpath.log.bounds import Break
+from towpath.log.definitions import SOURCE_SET
+from towpath.log.source_offsets import SourceState
 from towpath.monitor import pages
 from towpath.monitor.metrics import ROWS
 from towpath.run import status as gather
@@ -121,6 +125,26 @@ def test_what_cannot_be_read_of_the_destination_is_nothing_and_not_zero(monkeypa
     found = gather.read_status(session)
     assert (found.log_breaks, found.sink, found.schema_changes, found.cutover_is_known) == (None, None, None, False)
     assert exit_code(found) == 2
+
+
+@pytest.mark.parametrize(("mark", "named"), [("a/a:1", []), ("b/b:1", ["b/b:1"]), (None, [])])
+def test_the_status_says_when_the_source_that_answers_is_not_the_captured_one(
+    monkeypatch: pytest.MonkeyPatch, mark: str | None, named: list[str]
+) -> None:
+    hello = {"operationTime": Timestamp(9, 1), "localTime": datetime.now(UTC), "setName": "a", "hosts": ["a:1", "a:2"]}
+    source = FakeCluster(SimpleNamespace(admin=SimpleNamespace(command=lambda name: hello)))
+    monkeypatch.setattr(gather, "statuses", lambda *_: [])
+    monkeypatch.setattr(gather._Gathering, "read_sink", lambda self: gather._Sink({}))
+    monkeypatch.setattr(gather._Gathering, "sources", lambda self: {"x": SourceState(None, start=ClusterTime(1, 1))})
+    monkeypatch.setattr(gather._Gathering, "configs", lambda self: {"x": {SOURCE_SET: mark} if mark else {}})
+    monkeypatch.setattr(gather._Gathering, "copies", lambda *_: ())
+    monkeypatch.setattr(gather.dead_letters, "summarize", lambda *_: None)
+    monkeypatch.setattr(gather.bounds, "confirmed", lambda *_: ())
+    monkeypatch.setattr(gather.marker, "why_idle", lambda *_: "")
+    pipeline = PIPELINE.changed(mode="exactly-once")
+    found = gather.read_status(session_of(pipeline, topics=NoTopics(), source=source))
+    assert [error.what.split(",")[0].split()[-1] for error in found.errors] == named
+    assert [error.advice for error in found.errors] == ["set [source] uri back"] * len(named)
 
 
 def test_a_takeover_reads_again_what_the_status_could_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,5 +169,5 @@ def restored_in_the_other_direction(pipeline: Pipeline) -> None:
         collection.insert_many(documents)
     towpath("prepare", back.write(), "--indexes", "now")
     assert "unique" not in indexes(back, back.destination_client)[back.namespace("users")]["by email"]
-    towpath("prepare", back.file, "--final")
+    towpath("prepare", back.file, "--final", "--yes")
     assert indexes(back, back.destination_client) == indexes(back, back.source_client)

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from towpath.checks import target
-from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Configurations, Facts, is_foreign
+from towpath.checks.facts import Configurations, Facts, is_foreign
 from towpath.checks.rule import Finding, Rule, error, ok, require, rules, warning
 from towpath.checks.source import captured_by
 from towpath.clients.kafka.topics import Topic
@@ -22,7 +22,7 @@ from towpath.config.namespaces import namespace_of, renames_of, topic_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectUnreachable, TowpathError
-from towpath.log.definitions import PARTITIONS
+from towpath.log.definitions import DESTINATION_SET, PARTITIONS, SOURCE_SET
 from towpath.log.source_offsets import SELECTION, source_state
 from towpath.session import Session
 from towpath.store import cutover
@@ -152,6 +152,20 @@ def same_clusters(facts: Facts) -> Iterator[Finding]:
                 )
 
 
+def same_source_of_log(facts: Facts) -> Iterator[Finding]:
+    """After `remove`, the source is that of the log, which the registration knows. Otherwise the connector does."""
+    pipeline = facts.pipeline
+    registered, deployed = facts.registered.get(pipeline.name), facts.deployed[pipeline.source_connector]
+    if registered is None or SOURCE_SET in (deployed or {}) or not facts.written:
+        return
+    if not ReplicaSet.parse(registered.source).is_same(facts.source.replica_set):
+        yield error(
+            f"the log of {pipeline.name} is of the source {registered.source}, and the file now names"
+            f" {facts.source.replica_set}: its history and its position mean nothing there",
+            f"set [source] uri back, or {_REMOVE}, or give the new pipeline another name",
+        )
+
+
 def same_mode(facts: Facts) -> Iterator[Finding]:
     """As `unchanged_mode`. What was not made for the pipeline does not show its mode: connectors, and empty topics.
 
@@ -167,7 +181,7 @@ def same_mode(facts: Facts) -> Iterator[Finding]:
             )
         return
     is_whole = all(deployed.get(name) is not None for name in (pipeline.sink_connector, pipeline.source_connector))
-    foreign = () if is_whole else facts.own_topics.others
+    foreign = [] if is_whole else [name for name in facts.own_topics.others if pipeline.is_change_topic(name)]
     filled = sorted(facts.written.intersection(foreign)) if foreign else []
     judged = {name: topic for name, topic in existing.items() if name not in foreign or name in filled}
     found = list(unchanged_mode(pipeline, facts.desired, deployed, judged))
@@ -182,6 +196,25 @@ def same_mode(facts: Facts) -> Iterator[Finding]:
         return
     for finding in found:
         yield replace(finding, advice=f"{finding.advice}; {left_by_removal(filled)}") if filled else finding
+
+
+def no_records_of_others(facts: Facts) -> Iterator[Finding]:
+    """At the first deployment, the topics of requests, dead letters and heartbeats hold nothing.
+
+    A log with records, which is only judged by `same_mode`, may be that of a pipeline whose destination is lost.
+    """
+    if any(facts.deployed.values()) or not facts.used or facts.written:
+        return
+    others, is_theirs = facts.used.intersection(facts.own_topics.others), facts.pipeline.kafka.topics == "exist"
+    if is_theirs:  # nothing reads heartbeats, and there nothing deletes them
+        others -= set(facts.pipeline.heartbeat_topics)
+    if others:
+        yield error(
+            f"{first_few(sorted(others), 3)} holds records, and nothing shows that it was made for"
+            f" {facts.pipeline.name}",
+            "give the pipeline another name; if no one needs the records, delete the topic with Kafka's tools"
+            f" (kafka-topics.sh --delete --topic){', and create it again' if is_theirs else ''}",
+        )
 
 
 def left_by_removal(topics: Sequence[str]) -> str:
@@ -489,7 +522,9 @@ RULES = rules(
     one_writer,
     no_loop,
     same_clusters,
+    same_source_of_log,
     same_mode,
+    no_records_of_others,
     same_partitions,
     same_whole_documents,
     same_capture,

@@ -8,12 +8,12 @@ from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts
+from towpath.checks.facts import Facts
 from towpath.checks.rule import Finding, Rule, about, error, ok, rules, warning
 from towpath.clients.connect.rest import code_of
 from towpath.config.pipeline import Pipeline
 from towpath.errors import Unresolved
-from towpath.log.definitions import definitions, plugins
+from towpath.log.definitions import DESTINATION_SET, SOURCE_SET, definitions, plugins
 from towpath.store import credentials
 
 SUBJECT = "connect"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -32,8 +32,10 @@ from towpath.errors import (
 from towpath.log import field_rules
 from towpath.log.definitions import (
     DDL_REPLAY,
+    DESTINATION_SET,
     RULES,
     SETTINGS,
+    SOURCE_SET,
     definitions,
     is_compacted,
     pipeline_topics,
@@ -45,8 +47,6 @@ from towpath.session import Session
 from towpath.store import credentials, writers
 from towpath.store.writers import Registration
 
-#: Keys in the configuration of a source and of a sink connector that name its replica set.
-SOURCE_SET, DESTINATION_SET = "towpath.source", "towpath.destination"
 #: Keys in a source connector's configuration that a resnapshot sets, and a deployment does not change.
 RESNAPSHOT, RESNAPSHOT_ONLY = "towpath.resnapshot", "towpath.resnapshot.only"
 _KEPT = (RESNAPSHOT, RESNAPSHOT_ONLY, DDL_REPLAY)
@@ -274,7 +274,16 @@ class Facts(Once):
     @cached_property
     def written(self) -> frozenset[str]:
         """The change topics that hold, or held, records, committed or not."""
-        ends = self.once("kafka", "written", lambda: self.topics.written(self.log))
+        return self._written("written", self.log)
+
+    @cached_property
+    def used(self) -> frozenset[str]:
+        """As `written`, of the topics with the pipeline's names for requests, dead letters and heartbeats."""
+        others = set(pipeline_topics(self.pipeline, self.existing)).difference(topic.name for topic in self.log)
+        return self._written("used", [self.existing[name] for name in sorted(others)])
+
+    def _written(self, key: str, topics: Sequence[Topic]) -> frozenset[str]:
+        ends = self.once("kafka", key, lambda: self.topics.written(topics))
         return frozenset(name for (name, _), end in ends.items() if end > 0)
 
     def captured(self, topics: frozenset[str]) -> frozenset[str]:
@@ -333,17 +342,23 @@ class Facts(Once):
     def own_topics(self) -> OwnTopics:
         """Which of the topics with names of the pipeline were made for it.
 
-        Change topics are known from the registration, in which `deploy` stores their names before it creates them, and
-        their ids afterwards; or from Connect, which knows what a source connector has written. Another program's topic
-        may have such a name. The destination may be lost.
+        They are known from the registration, in which `deploy` stores their names before it creates them, and their
+        ids afterwards; or from Connect, which knows what a source connector has written. Another program's topic may
+        have such a name. The destination may be lost.
         """
         pipeline, registration = self.pipeline, self.registration
         ids = self.once("kafka", "ids", lambda: self.topics.ids(pipeline_topics(pipeline, self.existing)))
         connectors = [name for name in pipeline.source_connectors if not is_foreign(self, name)]
         known = self._ask_connect("topics", lambda: {name for one in connectors for name in self.connect.topics(one)})
+        deployed = [name for name, config in self.deployed.items() if config and not is_foreign(self, name)]
         if registration:
-            known = known | registration.creating | {name for name in ids if ids[name] in registration.topics}
-        own = {name: ids[name] for name in sorted(ids) if not pipeline.is_change_topic(name) or name in known}
+            begun = registration.creating
+            if begun and not set(deployed).intersection(connectors):  # who wrote there was someone else
+                begun -= self.written | self.used
+            known = known | begun | {name for name in ids if ids[name] in registration.topics}
+        if deployed and (registration is None or pipeline.kafka.topics == "exist"):  # no ids are stored of the others
+            known = known | {name for name in ids if not pipeline.is_change_topic(name)}
+        own = {name: ids[name] for name in sorted(ids) if name in known}
         return OwnTopics(own, tuple(sorted(ids.keys() - own.keys())))
 
     @property

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, is_foreign
+from towpath.checks.facts import Facts, is_foreign
 from towpath.checks.rule import Finding, Rule, error, require, rules
+from towpath.clients.mongo.client import Client
+from towpath.clients.mongo.privileges import if_allowed
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import namespace_of, renames_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachable
+from towpath.log.definitions import DESTINATION_SET, SOURCE_SET, other_source
 from towpath.session import Session
+from towpath.store import writers
 from towpath.store.writers import MONGOSH_FORGET, Registration
 
 _DESTINATION = "destination"
@@ -42,10 +46,24 @@ class Target:
     """The configuration of the deployed sink; empty if there is none."""
     kafka: str = ""
     """The id of the Kafka cluster; empty if it is not known."""
+    source: ReplicaSet | None = None
+    """The source as it answers, if it does."""
+    at_source: Registration | None = None
+    """The pipeline, if the source knows it as a writer there; asked only before the schema changes."""
 
     @property
     def ours(self) -> Registration:
         return Registration.of(self.pipeline, self.kafka, "")
+
+    @property
+    def is_known(self) -> bool:
+        """Whether something shows that the pipeline writes there, or has: `remove` leaves what does, without the log.
+
+        Connect and Kafka may be away, and the file may not be the one that was deployed.
+        """
+        own, source = self.registered.get(self.pipeline.name), self.source
+        is_registered = own is not None and source is not None and ReplicaSet.parse(own.source).is_same(source)
+        return self.deployed is not None or is_registered
 
 
 def same_as_deployed(target: Target) -> Iterator[Finding]:
@@ -56,6 +74,13 @@ def same_as_deployed(target: Target) -> Iterator[Finding]:
             f" {target.destination}: that is not the destination of the deployed pipeline, and nothing was changed",
             "set [destination] uri back",
         )
+
+
+def same_source(target: Target) -> Iterator[Finding]:
+    """The file names the source of the deployed connectors, where that answers."""
+    words = (other_source(captured, target.source) for captured in target.sources if target.source)
+    for found in dict.fromkeys(filter(None, words)):
+        yield error(f"{found}; nothing was changed", "set [source] uri back")
 
 
 def same_kafka(ours: Registration, registered: Mapping[str, Registration]) -> Iterator[Finding]:
@@ -118,6 +143,16 @@ def not_the_source(target: Target) -> Iterator[Finding]:
         )
 
 
+def not_reversed(target: Target) -> Iterator[Finding]:
+    """The source does not know the pipeline as one that writes there, from the destination."""
+    if target.at_source and ReplicaSet.parse(target.at_source.source).is_same(target.destination):
+        yield error(
+            f"the source knows {target.pipeline.name} as a writer there, from {target.destination}, which the file"
+            " names as the destination: [source] and [destination] are exchanged; nothing was changed",
+            "exchange [source] uri and [destination] uri, or give the file the name of the pipeline in this direction",
+        )
+
+
 def others(ours: Registration, registered: Mapping[str, Registration], names: tuple[str, ...]) -> Iterator[Finding]:
     """An error for each other writer that shares namespaces, or the name, with `ours`."""
     yield from same_kafka(ours, registered)
@@ -146,8 +181,10 @@ OF_REMOVAL: Sequence[Rule[Target]] = rules(
 )
 #: Before documents or collections are deleted or overwritten.
 OF_WRITING: Sequence[Rule[Target]] = rules(
-    _DESTINATION, same_as_deployed, registered, same_namespaces, not_the_source, no_other_writer
+    _DESTINATION, same_as_deployed, same_source, registered, same_namespaces, not_the_source, no_other_writer
 )
+#: Before the schema of collections that exist is changed.
+OF_SCHEMA: Sequence[Rule[Target]] = (*OF_WRITING, *rules(_DESTINATION, not_reversed))
 
 
 def require_own(session: Session, *, ended: bool = False, with_source: bool = True) -> None:
@@ -157,6 +194,22 @@ def require_own(session: Session, *, ended: bool = False, with_source: bool = Tr
     not asked, only what is deployed.
     """
     require(OF_WRITING, gather(Facts(session), ended=ended, with_source=with_source))
+
+
+def require_schema(session: Session, *, ended: bool) -> bool:
+    """As `require_own`, before the schema of collections that exist is changed: also after `remove --topics`.
+
+    The result is False where nothing shows that the pipeline has written there.
+    """
+    facts = Facts(session)
+    found = replace(gather(facts, ended=ended), at_source=facts.source.ask(_known).get(session.pipeline.name))
+    require(OF_SCHEMA, found)
+    return found.is_known
+
+
+def _known(client: Client) -> Mapping[str, Registration]:
+    """The writers that a source knows, if its user may read them."""
+    return if_allowed(lambda: writers.read_all(client)) or {}
 
 
 def require_same(session: Session) -> None:
@@ -187,7 +240,8 @@ def _members(facts: Facts, group: str) -> int:
 
 def known_log(facts: Facts) -> Iterator[Finding]:
     """The destination or Connect knows the pipeline whose log is to be deleted."""
-    topics = tuple(facts.own_topics.ids)
+    own, is_change = facts.own_topics, facts.pipeline.is_change_topic
+    topics = sorted([*own.ids, *(name for name in own.others if not is_change(name))])
     connectors = [name for name, config in facts.deployed.items() if config and not is_foreign(facts, name)]
     if topics and not connectors and facts.registration is None:
         yield error(
@@ -217,10 +271,11 @@ def gather(facts: Facts, *, with_source: bool = True, ended: bool = False) -> Ta
         kafka, log, configs = "", [], []
     sources = [ReplicaSet.parse(config[SOURCE_SET]) for config in configs if SOURCE_SET in config]
     sink = next((config for config in configs if DESTINATION_SET in config), {})
-    names = tuple(map(pipeline.renamed, log))
+    names, source = tuple(map(pipeline.renamed, log)), None
     try:
         if with_source:
-            sources.append(facts.source.replica_set)
+            source = facts.source.replica_set
+            sources.append(source)
             names = names or facts.targets
     except MongoUnreachable:
         if not log:
@@ -234,4 +289,5 @@ def gather(facts: Facts, *, with_source: bool = True, ended: bool = False) -> Ta
         registered=facts.registered,
         sink=sink,
         kafka=kafka,
+        source=source,
     )

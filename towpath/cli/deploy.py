@@ -15,6 +15,9 @@ from towpath.cli.options import flag, json_option, opened, pipeline_argument, pr
 from towpath.cli.progress import bar
 from towpath.clients.connect.control import statuses, wait_running
 from towpath.clients.mongo.client import ClusterTime
+from towpath.config.mongo_uri import without_credentials
+from towpath.config.pipeline import Pipeline
+from towpath.config.text import first_few
 from towpath.deploy import conversions, deployment
 from towpath.deploy.schema import (
     Plan,
@@ -31,6 +34,8 @@ from towpath.log import barrier
 from towpath.session import Session
 from towpath.store import cutover as cutovers
 from towpath.store.cutover import UNDER_WAY, Conversion
+
+_SHOWN = 5  # namespaces in a question
 
 
 @click.command()
@@ -144,6 +149,7 @@ def _schema_plan(facts: Facts) -> Plan:
     "--in-place",
     help="Only disable TTL and validators of collections at the destination, such as those of a former source.",
 )
+@flag("--yes", help="Do not ask where nothing shows that the pipeline has written to the destination.")
 @click.option("--timeout", default=86400.0, help="Seconds to wait for the initial copy.")
 @json_option
 def prepare(
@@ -153,6 +159,7 @@ def prepare(
     overwrite: bool,
     final: bool,
     in_place: bool,
+    yes: bool,
     timeout: float,
     as_json: bool,
 ) -> None:
@@ -162,10 +169,12 @@ def prepare(
     schema that neither rejects nor deletes documents: indexes without unique and TTL, validators that only warn, no
     capped collections. The command reports what exists and differs, and leaves it as it is. Run again, it creates
     only what is missing. After a cutover, it only completes what that has left of TTLs and unique indexes, and
-    refuses --indexes, --overwrite, --final and --in-place: the destination is no copy any more.
+    refuses --indexes, --overwrite, --final and --in-place: the destination is no copy any more. With --final and
+    --in-place it asks first where nothing shows that the pipeline has written to the destination, as before the first
+    `deploy` and after `remove --topics`.
 
     Exit codes: 0 done; 1 something differs at the destination, or the initial copy is not applied in time; 2 it
-    cannot be done.
+    cannot be done, or you did not confirm.
     """
     if in_place and (final or overwrite):
         raise click.UsageError(
@@ -183,11 +192,23 @@ def prepare(
         if session.pipeline.ddl.apply and schema.steps and not (final or in_place):
             say("[ddl]: the log makes what the source has; what is made ahead of it can be in the way of older changes")
         if not dry_run:
-            target.require_own(session, ended=not overwrite)
+            if not (final or in_place):
+                target.require_own(session, ended=not overwrite)
+            elif not target.require_schema(session, ended=not overwrite) and schema.steps and not yes:
+                _confirm(session.pipeline, schema)
             _apply(session, schema, "now" if final and not _is_deployed(session) else indexes, timeout)
         _print(schema, dry_run=dry_run, as_json=as_json)
         if schema.different:
             raise click.exceptions.Exit(1)
+
+
+def _confirm(pipeline: Pipeline, schema: Plan) -> None:
+    """Before the schema of a cluster is changed that may be another than the pipeline's destination, ask."""
+    source, where = (without_credentials(side.uri) for side in (pipeline.source, pipeline.destination))
+    names = first_few(list(dict.fromkeys(step.namespace for step in schema.steps)), _SHOWN)
+    say(f"nothing shows that {pipeline.name} has written from the source {source} to the destination {where}")
+    question = f"Change the schema of {names} at {where}? --dry-run prints the commands"
+    click.confirm(question, abort=True, err=True)
 
 
 def _convert(session: Session, left: Sequence[Conversion], *, dry_run: bool, as_json: bool) -> None:

@@ -37,5 +37,6 @@ def wait(file: Path, timeout: float) -> None:
 
         with session.opened(file, pipeline, say, (source,)) as opened:
             opened.require_deployed()
+            barrier.refuse_other_source(opened)
             barrier.wait(opened, timeout, say, target)
     click.echo(f"{pipeline.name}: caught up after {time.monotonic() - start:.1f} s")

@@ -187,9 +187,10 @@ def _refuse_used(reverse: Session) -> None:
     if used:
         others = Facts(reverse).own_topics.others
         if foreign := [topic for topic in used if topic in others]:
+            stops = any(map(pipeline.is_change_topic, foreign))
+            words = ("the log", ", whose source would stop there (TWP-HISTORY-LOST)") if stops else ("topics", "")
             raise Refused(
-                f"{first_few(foreign, 3)} hold records, and have names of the log of {pipeline.name}, whose"
-                " source would stop there (TWP-HISTORY-LOST)",
+                f"{first_few(foreign, 3)} hold records, and have names of {words[0]} of {pipeline.name}{words[1]}",
                 left_by_removal(foreign),
             )
         raise Refused(f"{', '.join(used[:3])} hold records of an earlier reverse pipeline; {_REMOVE}")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from towpath.checks import capture, change, connect, destination, kafka, source, target
-from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, is_foreign
+from towpath.checks.facts import Facts, is_foreign
 from towpath.checks.rule import Finding, Rule, error, ok, require, run, warning
 from towpath.clients.connect.control import statuses, wait_stopped
 from towpath.clients.connect.rest import Connect, code_of
@@ -27,9 +27,11 @@ from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectError, MongoUnreachable, Refused, TowpathError, Unresolved
 from towpath.log.definitions import (
+    DESTINATION_SET,
     HEARTBEAT_SETTINGS,
     MARK,
     POLICY,
+    SOURCE_SET,
     TopicGroup,
     is_compacted,
     topic_groups,
@@ -161,7 +163,7 @@ def _registration_changes(facts: Facts) -> Iterator[Change]:
 def _id_changes(facts: Facts) -> Iterator[Change]:
     """The destination knows the topics by their ids, also those that an interrupted deployment has created."""
     registered = facts.registered.get(facts.pipeline.name)
-    begun = registered.creating if registered else frozenset()
+    begun = registered.creating and registered.creating & facts.own_topics.ids.keys() if registered else frozenset()
     desired = [name for group in _desired_topics(facts) for name in group.names]
     created = [name for name in desired if name not in facts.existing or name in begun]
     if created:

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Self
 
 from towpath.checks.change import REPLAY_OF
-from towpath.checks.facts import DESTINATION_SET
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topic, Topics
 from towpath.clients.mongo.client import ClusterTime, cluster_time
@@ -23,7 +22,7 @@ from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.namespaces import Selection, namespace_of
 from towpath.config.pipeline import Pipeline
 from towpath.errors import Refused, TowpathError
-from towpath.log.definitions import COPY, DDL_ENDS, DDL_REPLAY, definitions
+from towpath.log.definitions import COPY, DDL_ENDS, DDL_REPLAY, DESTINATION_SET, definitions
 from towpath.store import credentials
 
 PLAN = "towpath.replay"

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 from towpath.checks.change import writers
 from towpath.checks.destination import kind
-from towpath.checks.facts import DESTINATION_SET, SOURCE_SET, Facts, Side
+from towpath.checks.facts import Facts, Side
 from towpath.checks.rule import Finding, Rule, error, rules, warning
 from towpath.checks.target import others
 from towpath.clients.mongo.client import REPLAY, Client, ClusterTime
@@ -27,6 +27,7 @@ from towpath.history.plan import (
     refuse_label,
     sink_of,
 )
+from towpath.log.definitions import DESTINATION_SET, SOURCE_SET
 from towpath.log.field_rules import only_of
 from towpath.log.source_offsets import SELECTION, SourceState, source_state
 from towpath.session import Session

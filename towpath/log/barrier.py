@@ -20,11 +20,12 @@ from towpath.clients.connect.rest import Connect, failure
 from towpath.clients.kafka.consume import NOTHING, Window
 from towpath.clients.kafka.topics import Place, Topics
 from towpath.clients.mongo.client import ANSWER_S, Cluster, ClusterTime
-from towpath.clients.mongo.replica_set import passed_time
+from towpath.clients.mongo.replica_set import ReplicaSet, passed_time, source_set
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
-from towpath.errors import NoSuchConnector, NotYet, TowpathError
+from towpath.errors import NoSuchConnector, NotYet, Refused, TowpathError
 from towpath.log import bounds, reread_requests
+from towpath.log.definitions import SOURCE_SET, other_source
 from towpath.log.lag import applied, change_topics, gaps, peek, pipeline_ends, pipeline_written, unread
 from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, read_state
 from towpath.session import Say, Session
@@ -321,6 +322,19 @@ class Passing:
         self._reported = True
 
 
+def refuse_other_source(session: Session) -> None:
+    """Raise `Refused` unless the source is the one that the deployed connector captures.
+
+    Of another one, what the pipeline has passed proves nothing.
+    """
+    config = session.connect.config(session.pipeline.source_connector) or {}
+    if captured := config.get(SOURCE_SET):
+        with session.source.connected() as client:
+            source = source_set(client)
+        if words := other_source(ReplicaSet.parse(captured), source):
+            raise Refused(words, "set [source] uri back")
+
+
 @contextlib.contextmanager
 def passing(session: Session, *, silent: bool = False, ends: bool = False) -> Iterator[Passing]:
     """The barrier of a deployed pipeline. Raises `TowpathError` when the sink's position cannot be read."""
@@ -341,5 +355,6 @@ def asking(session: Session, *, ends: bool = False) -> Iterator[Passing | None]:
         raise TowpathError(
             f"{error}; the verifier needs the pipeline's position; to rely on repeated comparisons alone, pass --alone"
         ) from error
+    refuse_other_source(session)
     with passing(session, ends=ends) as passed:
         yield passed

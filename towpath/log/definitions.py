@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config import mongo_uri
 from towpath.config.namespaces import Selection, topic_of
 from towpath.config.pipeline import Pipeline
@@ -43,6 +44,9 @@ DDL_ENDS = "towpath.ddl.ends"
 _TRANSACTION_S, _DESCRIPTIONS_S = 60, 300
 _IN_A_MINUTE = 2_000  # collections, which leaves some room
 TRANSACTION_TIMEOUT = "producer.override.transaction.timeout.ms"
+
+#: Keys in the configuration of a source and of a sink connector that name its replica set.
+SOURCE_SET, DESTINATION_SET = "towpath.source", "towpath.destination"
 
 #: What Connect runs, and what people may post with curl.
 DEFINITIONS = shipped("connectors")
@@ -82,6 +86,13 @@ SETTINGS = frozenset(
 )
 _SEGMENTS = 2  # lags until the cleaner must run
 _WEEK_MS = 7 * 24 * 3_600_000
+
+
+def other_source(captured: ReplicaSet, source: ReplicaSet) -> str:
+    """In words that the source in the file is not the captured one; empty if it is."""
+    if captured.is_same(source):
+        return ""
+    return f"the source connector captures {captured}, and [source] uri names {source}: that is another source"
 
 
 def plugins(pipeline: Pipeline) -> tuple[str, ...]:

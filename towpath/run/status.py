@@ -14,7 +14,7 @@ from towpath.clients.connect.control import statuses
 from towpath.clients.connect.rest import Connector
 from towpath.clients.kafka.topics import Place, Topic
 from towpath.clients.mongo.client import ClusterTime
-from towpath.clients.mongo.replica_set import clocks
+from towpath.clients.mongo.replica_set import ReplicaSet, clocks
 from towpath.config.namespaces import namespace_of, topic_of
 from towpath.config.pipeline import Log, Pipeline
 from towpath.deploy import schema_changes as changes
@@ -26,7 +26,7 @@ from towpath.history.plan import change_topics as replayed_topics
 from towpath.history.unprotected import Summary, summary
 from towpath.log import bounds, dead_letters, reread_requests, source_offsets
 from towpath.log.bounds import Break, LogState, still_in_log
-from towpath.log.definitions import SETTINGS, is_compacted, pipeline_topics
+from towpath.log.definitions import SETTINGS, SOURCE_SET, is_compacted, other_source, pipeline_topics
 from towpath.log.lag import change_topics, measure, refuse_hanging_transactions
 from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, Splices, read_state
 from towpath.run.report import (
@@ -119,11 +119,17 @@ class _Gathering:
             reasons = (state.warning, schema.error if schema else "")
             self.errors += [TowpathError(f"{name}: {reason}") for reason in reasons if reason]
 
+    def report_other_source(self, configs: Mapping[str, Mapping[str, str]], source: ReplicaSet) -> None:
+        """Report that the source that answers is not the captured one."""
+        for mark in dict.fromkeys(config[SOURCE_SET] for config in configs.values() if SOURCE_SET in config):
+            if words := other_source(ReplicaSet.parse(mark), source):
+                self.errors.append(TowpathError(words, "set [source] uri back"))
+
     @cached_property
-    def source_clocks(self) -> tuple[ClusterTime, float] | None:
+    def source_clocks(self) -> tuple[ClusterTime, float, ReplicaSet] | None:
         """As `clocks` reads them, at most once per status; None while the source does not answer."""
 
-        def read() -> tuple[ClusterTime, float] | None:
+        def read() -> tuple[ClusterTime, float, ReplicaSet] | None:
             with self.session.source.briefly() as client:
                 return clocks(client)
 
@@ -255,7 +261,10 @@ def read_status(session: Session) -> Report:
     positions = [source.position for source in sources.values() if source.position]
     times = [position.time for position in positions if not position.snapshot_running]
     needed = [source.position.time if source.position else source.start for source in sources.values()]
-    now = found.source_clocks[0] if any(needed) and found.source_clocks else None
+    answered = found.source_clocks if any(needed) else None
+    now = answered[0] if answered else None
+    if answered:
+        found.report_other_source(configs, answered[2])
     is_streaming = all(map(_is_streaming, sources.values()))
     is_copied = is_streaming and not any(_has_to_copy(one, configs.get(name, {})) for name, one in sources.items())
     has_copies = not is_copied and state != "missing"

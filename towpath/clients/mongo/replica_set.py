@@ -138,11 +138,11 @@ def operation_time(client: Client) -> ClusterTime:
     return clocks(client)[0]
 
 
-def clocks(client: Client) -> tuple[ClusterTime, float]:
-    """(`operation_time`, the primary's wall clock in seconds since the epoch)"""
+def clocks(client: Client) -> tuple[ClusterTime, float, ReplicaSet]:
+    """(`operation_time`, the primary's wall clock in seconds since the epoch, the replica set that answered)"""
     hello = client.admin.command("hello")
-    stamp = hello["operationTime"]
-    return ClusterTime(stamp.time, stamp.inc), hello["localTime"].timestamp()
+    stamp, members = hello["operationTime"], ReplicaSet(hello.get("setName", ""), tuple(hello.get("hosts", ())))
+    return ClusterTime(stamp.time, stamp.inc), hello["localTime"].timestamp(), members
 
 
 def passed_time(source: Cluster) -> ClusterTime:
