@@ -102,7 +102,7 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path, nightly
             end = there.ended(0)[-1]
         assert switch["primary"] == "destination" and "--back" in end["words"]
         # nothing is deleted by TTL before the switch
-        assert [one["step"] for one in there.told if one["event"] == "step"][-9:] == [
+        assert [one["step"] for one in there.told if one["event"] == "step"][-10:] == [
             "waiting until the sink has stopped",
             "starting the reverse pipeline",
             "verifying the rest of the log",
@@ -123,6 +123,7 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path, nightly
         left_as_it_is(pipeline)
         assert "0 schema changes to resolve" in towpath("ddl", pipeline.file).stdout, "what was relaxed stays there"
         assert pipeline.status(expect=1)["cutover"]["state"] == "destination primary"
+            "fencing the sink",
         if nightly:
             not_returned(pipeline, tmp_path)
             not_skipped(pipeline, tmp_path)
@@ -185,6 +186,7 @@ def new_user(pipeline: Pipeline) -> None:
 
 def assert_as_before(pipeline: Pipeline) -> None:
     """The source takes writes, the pipeline continues, and nothing is left of the cutover."""
+    "fencing the sink",
     new_user(pipeline)
     pipeline.wait()
     pipeline.assert_same("orders", "users", at_least=100)
