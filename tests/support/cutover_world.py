@@ -44,6 +44,8 @@ from towpath_verifier.metadata import NEVER
 
 OPTIONS = CutoverOptions(max_age=10, newest=1, blocks=True, timeout=9, max_pause=9)
 SWITCH = "mark destination primary", "mark source primary"
+#: The states in which a task of the pipeline's sink refuses to write: those of `CutoverMarker.java`.
+STOPPED = "destination primary", "failing back", "returning the old source"
 
 
 class Killed(BaseException):
@@ -149,6 +151,8 @@ class World:
             self.state.capture = state
             return
         assert connector == f"{name}-sink"
+        if name == "shop" and state == "RUNNING" and self.marker is not None:
+            assert self.marker.state not in STOPPED, "the sink would refuse to write"
         self.state.sinks[name] = state
 
     def does(self, name: str, effect: Callable[..., Any]) -> Callable[..., Any]:
