@@ -88,6 +88,25 @@ def not_skipped(pipeline: Pipeline, folder: Path) -> None:
     assert pipeline.source("users").find_one({"_id": "stray"}) is None
 
 
+def not_of_other_collections(pipeline: Pipeline, folder: Path) -> None:
+    """What the reverse pipeline has left out for a while, it may lack: a verdict of before does not count."""
+    back = pipeline.file.with_name(f"{pipeline.file.stem}-back.toml")
+    text = back.read_text()
+    towpath("verify", back)
+    back.write_text(text.replace('"towpath.*"', f'"towpath.*", "{pipeline.namespace("none")}"'))
+    towpath("deploy", back)
+    said = towpath("cutover", pipeline.file, "--back", "--dry-run", expect=2).stderr
+    assert f"exclude has {pipeline.namespace('none')}" in said
+    back.write_text(text)
+    assert "was deployed with other namespaces" in towpath("cutover", pipeline.file, "--back", expect=2).stderr
+    towpath("deploy", back)
+    with cutover(pipeline, folder, "--back", "--stop-with", "true") as running:
+        [red] = [one for one in running.event("gate")["findings"] if one["level"] == "error"]
+        running.ended(1)
+    assert red["subject"] == "verified" and "included or excluded without a copy" in red["finding"]
+    towpath("verify", back)
+
+
 def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path, nightly: bool) -> None:
     source, destination = pipeline.source_client, pipeline.destination_client
     report = tmp_path / "cutover.html"
@@ -102,8 +121,9 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path, nightly
             end = there.ended(0)[-1]
         assert switch["primary"] == "destination" and "--back" in end["words"]
         # nothing is deleted by TTL before the switch
-        assert [one["step"] for one in there.told if one["event"] == "step"][-9:] == [
+        assert [one["step"] for one in there.told if one["event"] == "step"][-10:] == [
             "waiting until the sink has stopped",
+            "fencing the sink",
             "starting the reverse pipeline",
             "verifying the rest of the log",
             "refusing duplicates at the new primary",
@@ -126,6 +146,7 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path, nightly
         if nightly:
             not_returned(pipeline, tmp_path)
             not_skipped(pipeline, tmp_path)
+            not_of_other_collections(pipeline, tmp_path)
         fail_back(pipeline, tmp_path, writer, "--quiet")
         writer.wait_for_more(200)
     writer.assert_all_at(source)
@@ -165,6 +186,7 @@ STEPS = (
     "blocking writes",
     "applying the rest of the log",
     "stopping the sink",
+    "fencing the sink",
     "starting the reverse pipeline",
     "refusing duplicates at the new primary",
     "restoring the schema of the new primary",

@@ -97,6 +97,30 @@ def test_a_pipeline_is_removed_without_a_cutover_or_after_it(place: Place, marke
     assert place.removed
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, CUT_OVER),
+        (None, replace(CUT_OVER, is_takeover=True)),
+        (CUT_OVER, replace(CUT_OVER, switched_at=60.0)),
+        (CUT_OVER, replace(CUT_OVER, blocked=True)),
+    ],
+    ids=["a cutover", "a takeover", "another cutover", "a cutover that blocks"],
+)
+def test_what_completes_while_the_removal_asks_is_not_forgotten(
+    place: Place, before: Cutover | None, after: Cutover
+) -> None:
+    """Whoever confirms has not read that the way back, and the mark that the destination is primary, would go."""
+    place.marker = before
+    place.on_question = lambda: setattr(place, "marker", after)
+    with pytest.raises(Refused, match="has changed what would be lost"):
+        place.does(control.remove, "--topics")
+    assert not place.removed
+    place.on_question = lambda: None
+    place.does(control.remove, "--topics")
+    assert place.removed, "what it shows by now is confirmed"
+
+
 TTL = Conversion(
     "shop.users",
     ("n",),

@@ -15,6 +15,7 @@ from towpath.config.namespaces import Selection
 from towpath.config.pipeline import Capture, Log, Run
 from towpath.cutover.reverse_pipeline import (
     checked_reverse_file,
+    refuse_other_namespaces,
     refuse_outdated,
     renamed_patterns,
     reverse_file_text,
@@ -226,3 +227,36 @@ def test_a_reverse_pipeline_of_an_earlier_file_is_refused(tmp_path, edit, words,
         return
     with pytest.raises(TowpathError, match="has changed" if is_moved and "rules" not in words else words):
         refuse_outdated(reverse, file)
+
+
+RENAMING = PIPELINE + '\n[collections.rename]\n"shop.a" = "old.a"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "edited", "collections", "words"),
+    [
+        (PIPELINE, "shop", {}, ""),
+        (RENAMING, "shop", {}, ""),
+        (PIPELINE, "shop", {"include": ("shop.*", "more.c")}, "include lacks more.c"),
+        (PIPELINE, "shop", {"exclude": ("shop.b",)}, "exclude lacks shop.b"),
+        (PIPELINE, "shop-back", {"exclude": ("shop.b", "towpath.*")}, "exclude has shop.b"),
+        (PIPELINE, "shop-back", {"exclude": ()}, ""),  # towpath.* is never included
+        (PIPELINE, "shop-back", {"include": ("shop.z", "shop.a")}, "has shop.a, shop.z; include lacks shop.*"),
+        (RENAMING, "shop-back", {"rename": {"old.a": "shop.b"}}, "rename has old.a to shop.b; rename lacks old.a to"),
+        (RENAMING, "shop", {"rename": {}}, "include has old.a; exclude has shop.a; rename has old.a to shop.a"),
+    ],
+)
+def test_no_fail_back_begins_unless_both_files_name_the_same_collections(file, text, edited, collections, words):
+    """What only one of them names was captured by one of the two only, or is not skipped."""
+    path = file(text)
+    back = write_reverse_file(path)
+    back.write_text(back.read_text() + "\n[run]\nverify = true\n", encoding="utf-8")
+    sides = {one.stem: session_of(read(one), file=one) for one in (path, back)}
+    changed = sides[edited].pipeline.changed(collections=collections)
+    sides[edited] = session_of(changed, file=sides[edited].file)
+    if not words:
+        refuse_other_namespaces(sides["shop"], sides["shop-back"])
+        return
+    with pytest.raises(Refused, match=r"cannot fail back: .*shop-back.toml does not name the collections") as raised:
+        refuse_other_namespaces(sides["shop"], sides["shop-back"])
+    assert words in str(raised.value)

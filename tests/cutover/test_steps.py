@@ -164,6 +164,17 @@ def test_the_old_primary_is_relaxed_where_a_pipeline_writes_to_it_and_can(
         assert steps._relaxes_old(work) is relaxes
 
 
+@pytest.mark.parametrize("direction", [CUTOVER, FAIL_BACK])
+def test_a_sink_that_has_stopped_writes_nothing_any_more(world: World, direction: Any) -> None:
+    """A worker that Connect has lost, which counts as stopped, may continue after the switch."""
+    assert world.cut_over(world.command(Interrupts(once=True)))
+    if direction is FAIL_BACK:
+        world.calls.clear()
+        assert world.go_back(world.command(Interrupts(once=True)))
+    after = [name for name in world.calls if name in ("wait stopped", "fence sink", "begin", "skip")]
+    assert after == ["wait stopped", "fence sink", "begin" if direction is CUTOVER else "skip"]
+
+
 @pytest.mark.parametrize(("seconds", "compared"), [([1.9], 1), ([2.0, 1.9], 3), ([2.0] * 9, 15)])
 def test_newer_records_are_verified_until_that_takes_less_than_two_seconds(
     world: World, seconds: list[float], compared: int

@@ -225,11 +225,25 @@ def test_a_fail_back_checks_everything_switches_and_the_pipeline_continues(world
     gate.asked.clear()
     gate.owned.clear()
     assert command(world).back()
-    assert gate.asked == [(PRECONDITIONS, True, True), (GATE, True, True)] and gate.owned == ["shop-back"]
+    assert gate.asked == [(PRECONDITIONS, True, True), (GATE, True, True)] and gate.owned == ["shop-back", "shop"]
     assert gate.captured_since == cutover_world.CAPTURED
     assert world.marker is None and not world.state.blocked
     assert world.state.sinks == {"shop": "RUNNING"} and not world.state.captures_back
     assert ends(world)[-1].startswith("done: the source is primary")
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_no_fail_back_begins_with_files_of_different_collections(world: World, gate: Gate, dry_run: bool) -> None:
+    cut_over(world)
+    before, it = world.marker, command(world, dry_run=dry_run)
+    pipeline = it.sides.forward.pipeline
+    more = pipeline.changed(collections={"include": (*pipeline.collections.include, "shop.later")})
+    it.sides.forward = replace(it.sides.forward, pipeline=more)
+    gate.asked.clear()
+    with pytest.raises(Refused, match=r"cannot fail back: .*shop-back.toml does not name .*include lacks shop.later"):
+        it.back()
+    assert gate.asked == [] and world.marker is not None and before is not None
+    assert replace(world.marker, token=before.token) == before and not {"block", "stop shop-back"} & set(world.calls)
 
 
 @pytest.mark.parametrize("table", [GATE, PRECONDITIONS])

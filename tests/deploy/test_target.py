@@ -187,6 +187,36 @@ def test_a_registration_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatc
     assert Registration.read(stored).creating == {"move.shop.a"}
 
 
+_LESS = {"include": ("shop.*",), "exclude": ("shop.b",), "rename": {"shop.old": "shop.new"}}
+
+
+@pytest.mark.parametrize(
+    ("copy", "before", "changed", "begins"),
+    [
+        ("none", OWN, {"collections": _LESS}, True),
+        ("none", replace(OWN, removed=True), {"collections": _LESS}, True),
+        ("none", OWN, {"collections": {"rename": {}}}, True),
+        ("none", OWN, {}, False),
+        ("none", replace(OWN, removed=True), {}, False),
+        ("none", None, {"collections": _LESS}, False),
+        ("towpath", OWN, {"collections": _LESS}, False),  # what is included again is copied
+    ],
+)
+def test_no_verdict_counts_of_before_a_pipeline_that_copies_nothing_got_other_collections(
+    monkeypatch: pytest.MonkeyPatch, copy: str, before: Registration | None, changed: dict[str, Any], begins: bool
+) -> None:
+    """What was excluded for a while is in no record, also if the file is the same again afterwards."""
+    sent = list[str]()
+    monkeypatch.setattr(writers, "register", lambda *_: sent.append("register"))
+    monkeypatch.setattr(writers, "read_all", lambda _: {})
+    monkeypatch.setattr(deployment.verdict, "begin_history", lambda client, pipeline, why: sent.append(pipeline.name))
+    pipeline = PIPELINE.changed(capture={"copy_method": copy}, **changed)
+    ours = Registration.of(pipeline, "k1", SOURCE)
+    facts: Any = SimpleNamespace(session=session_of(pipeline), pipeline=pipeline, targets=())
+    deployment._register(facts, ours, (), before)
+    assert sent == ["move"] * begins + ["register"], "before anything of the pipeline changes"
+
+
 THEIRS = {"connector.class": "org.example.Source"}
 IDS = {"move.requests": "1", "move.shop.a": "2", "move.shop.b": "3", "move.shop.v1": "4", "move.crm.x": "5"}
 

@@ -217,8 +217,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             replays += find_interrupted(session.connect, session.topics, session.pipeline)
         topics = facts.own_topics if log else OwnTopics({})
         deleted = () if session.pipeline.kafka.topics == "exist" else tuple(topics.ids)
-        has_marker = log and session.pipeline.exactly_once
-        lost = [*conversions.by_hand(session), *cutover.known_to_marker(session)] if has_marker else []
+        lost = _lost(session) if log else []
         for words in lost:
             say(words)
         if dry_run:
@@ -234,7 +233,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             what = f"these {len(deleted)} topics with all their records" if deleted else "the positions, but no topic"
             question = f"Delete {what}{ending}? This cannot be undone"
             click.confirm(question, abort=True)
-            cutover.refuse_removal(session, log=log)  # again: one may have begun while it asked
+            _refuse_since(session, lost)
         for replay in replays:
             remove_replay(replay, session, keep_letters=False)
         deployment.remove(session, log=log, say=say, facts=facts)
@@ -258,6 +257,24 @@ def _refuse_removal(facts: Facts, *, log: bool) -> None:
         say(f"towpath: {error}")
     if log:
         require(target.OF_LOG, facts)
+
+
+def _lost(session: Session) -> list[str]:
+    """What nothing else knows once the log is removed, in words."""
+    if not session.pipeline.exactly_once:
+        return []
+    return [*conversions.by_hand(session), *cutover.known_to_marker(session)]
+
+
+def _refuse_since(session: Session, lost: list[str]) -> None:
+    """Raise `Refused` if a cutover or takeover has begun or changed while it asked. `lost`: as it was shown."""
+    cutover.refuse_removal(session, log=True)
+    if _lost(session) != lost:
+        raise Refused(
+            f"a cutover or a takeover of {session.pipeline.name} has changed what would be lost, while this asked;"
+            " nothing was removed",
+            "run the same command again, and read what it shows",
+        )
 
 
 def _report_others(topics: OwnTopics) -> None:

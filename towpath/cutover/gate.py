@@ -96,6 +96,10 @@ class Readiness:
             return f"the switch was {duration(age)} ago, and the logs name all changes for {duration(self.complete_s)}"
         if lost := self._lost:
             return f"a log has lost records since the switch: {lost}"
+        if self.context.origin is None:
+            return self.context.unknown
+        if history := self.context.origin.history:
+            return f"the source may lack changes since {history}"
         connect, names = self.session.connect, self.session.pipeline.source_connectors
         starts = {name: read_state(connect, name).start for name in names}
         late = {name: start for name, start in starts.items() if start is None or start > self.captured_since}
@@ -149,8 +153,12 @@ class Readiness:
             return plan_in_place(opposite)
 
     @cached_property
+    def context(self) -> VerdictContext:
+        return VerdictContext.read(self.session, listing=self.listing)
+
+    @cached_property
     def verdict(self) -> Verification:
-        return Verification.of(self.session.pipeline.name, VerdictContext.read(self.session, listing=self.listing))
+        return Verification.of(self.session.pipeline.name, self.context)
 
     def privileges(self, cluster: Cluster) -> Privileges | None:
         """Those of the user at a cluster; None without access control."""

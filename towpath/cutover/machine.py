@@ -24,7 +24,7 @@ from towpath.cutover import old_source, takeover
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red
 from towpath.cutover.old_source import Returned
 from towpath.cutover.pause import Pause
-from towpath.cutover.reverse_pipeline import refuse_outdated, write_reverse_file
+from towpath.cutover.reverse_pipeline import refuse_other_namespaces, refuse_outdated, write_reverse_file
 from towpath.cutover.sides import CUTOVER, FAIL_BACK, RETURN, TAKEOVER, Direction, Sides, SwitchUnknown, announce
 from towpath.cutover.steps import (
     APPLY_BACKLOG,
@@ -342,7 +342,9 @@ class Machine:
         """As `_is_ready`, for a fail back. A source that blocks all writes is opened first."""
         assert self.sides.reverse is not None and self.sides.marker is not None
         self.sides.reverse.require_deployed()
-        target.require_own(self.sides.reverse)
+        for session in (self.sides.reverse, self.sides.forward):
+            target.require_own(session)
+        refuse_other_namespaces(self.sides.forward, self.sides.reverse)
         if not self.dry_run and any(one.expires for one in self.sides.marker.conversions):
             for _ in conversions.complete(self.sides.forward, only_ttl=True):  # the gate names what is left of it
                 pass

@@ -56,6 +56,7 @@ from towpath.session import Session, opened
 from towpath.store import positions
 
 _POLL_S = 0.05
+_SHOWN = 3  # names in a message
 _REMOVE = "`towpath remove --topics` with the file of the reverse pipeline removes that; then begin again"
 
 
@@ -305,6 +306,34 @@ def refuse_outdated(reverse: Session, path: Path) -> None:
     """
     if pipeline_file.parse(checked_reverse_file(path), reverse.file) != reverse.pipeline:
         raise TowpathError(f"the reverse pipeline of {path} has changed; run the same command again")
+
+
+def refuse_other_namespaces(forward: Session, reverse: Session) -> None:
+    """Raise `Refused` unless the file of the reverse pipeline names what the pipeline writes, as at the cutover.
+
+    What only one of them names is not at both sides, or the sink would not skip it.
+    """
+    selection, renames = reverse_selection(forward.pipeline.selection, forward.pipeline.collections.rename)
+    collections, differing = reverse.pipeline.collections, list[str]()
+    for key, expected, found in (
+        ("include", {*selection.include}, {*collections.include}),
+        ("exclude", {*selection.exclude, _BOOKKEEPING}, {*collections.exclude, _BOOKKEEPING}),
+        ("rename", {*map(_rename, renames.items())}, {*map(_rename, collections.rename.items())}),
+    ):
+        for verb, names in (("has", found - expected), ("lacks", expected - found)):
+            differing += [f"{key} {verb} {first_few(sorted(names), _SHOWN)}"] if names else []
+    if differing:
+        raise Refused(
+            f"cannot fail back: {reverse.file} does not name the collections of {forward.file} any more"
+            f" ({'; '.join(differing)}), and what only one of them names would be lost",
+            "set back what has changed since the cutover, and `towpath deploy` that file; if it is that of the reverse"
+            " pipeline, also run verify and repair with it",
+        )
+
+
+def _rename(pair: tuple[str, str]) -> str:
+    old, new = pair
+    return f"{old} to {new}"
 
 
 def _ddl(pipeline: Pipeline) -> dict[str, str]:

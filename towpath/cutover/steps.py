@@ -42,7 +42,7 @@ from towpath.deploy.schema import Listing, Plan, apply, as_text, of_text, plan, 
 from towpath.errors import MongoUnreachable, NoSuchConnector, TowpathError
 from towpath.log import barrier, bounds, changed_keys
 from towpath.session import Session, unsaid
-from towpath.store.positions import positions
+from towpath.store.positions import fence, positions
 from towpath.verify.recent import DocumentsDiffer, IncrementalVerification, require_same
 from towpath.verify.verdict import EVERYTHING
 from towpath_verifier import Options, Verification
@@ -307,6 +307,15 @@ def resume_existing(session: Session, names: Iterable[str]) -> None:
             announce(session.say, f"there is no {name} to resume: `towpath deploy {session.file}` creates it")
 
 
+def _fence_sink(work: Work) -> None:
+    """From here on, no task writes that was started before: one on a worker that Connect has lost may still run.
+
+    All is applied. So it would write what is captured after the switch, over newer documents.
+    """
+    with pymongo.timeout(work.pause.remaining(work.options.timeout)), work.session.destination.connected() as client:
+        fence(client, work.session.pipeline)
+
+
 def _resume_sink(sides: Sides) -> None:
     resume_existing(sides.session, [sides.session.pipeline.sink_connector])
 
@@ -417,6 +426,7 @@ def remove_reverse(sides: Sides) -> None:
 
 
 PREPARE, BLOCK, STOP_SINK = "preparing the reverse pipeline", "blocking writes", "stopping the sink"
+FENCE_SINK = "fencing the sink"
 ENFORCE, RESTORE = "refusing duplicates at the new primary", "restoring the schema of the new primary"
 RELAX = "relaxing the schema of the old primary"
 
@@ -459,6 +469,7 @@ STEPS = (
     ),
     Step("applying the rest of the log", _apply_rest),
     *SINK_STOPS,
+    Step(FENCE_SINK, _fence_sink),
     START_REVERSE,  # Connect takes a second for it
     Step("verifying the rest of the log", _verify_rest),
     Step("comparing all documents", _compare_all, when=lambda work: work.options.quiet),

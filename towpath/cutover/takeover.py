@@ -27,6 +27,7 @@ from towpath.cutover.gate import missing_privileges, refused_documents
 from towpath.cutover.sides import Sides
 from towpath.cutover.steps import (
     ENFORCE,
+    FENCE_SINK,
     RESTORE,
     SINK_STOPS,
     STOP_SINK,
@@ -444,7 +445,7 @@ STEPS = (
     Step("fencing the capture", _fence_capture),
     Step("applying the rest of the log", _drain),
     *SINK_STOPS,
-    Step("fencing the sink", _fence_sink),
+    Step(FENCE_SINK, _fence_sink),
     Step("planning the schema of the new primary", _plan_schema),
     Step(ENFORCE, _enforce, undo=release, unit="commands"),
     Step(RESTORE, _restore, undo=_relax_again, unit="commands"),

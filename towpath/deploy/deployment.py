@@ -156,7 +156,7 @@ def _registration_changes(facts: Facts) -> Iterator[Change]:
     ours = Registration.of(facts.pipeline, facts.kafka_cluster, facts.source.replica_set)
     creating = [name for group in _desired_topics(facts) for name in group.names if name not in facts.existing]
     if creating or registered != ours:
-        register = partial(_register, facts, ours, creating, is_new=registered is None)
+        register = partial(_register, facts, ours, creating, registered)
         yield Change(f"register {facts.pipeline.name} in towpath.{WRITERS} at the destination", register)
 
 
@@ -177,14 +177,25 @@ def _store_ids(facts: Facts, created: Sequence[str]) -> None:
         writers.note(client, facts.pipeline.name, ids)
 
 
-def _register(facts: Facts, ours: Registration, creating: Sequence[str], *, is_new: bool) -> None:
+def _register(facts: Facts, ours: Registration, creating: Sequence[str], before: Registration | None) -> None:
     """Raises `Refused` when another pipeline has registered for the same namespaces in the meantime."""
     with facts.session.destination.connected() as client:
+        if before is not None and _leaves_gap(facts.pipeline, before, ours):
+            verdict.begin_history(client, facts.pipeline, "collections were included or excluded without a copy")
         writers.register(client, ours, creating)
         for finding in target.others(ours, writers.read_all(client), facts.targets):
-            if is_new:
+            if before is None:
                 writers.forget(client, ours.name)
             raise Refused(finding.finding, finding.advice)
+
+
+def _leaves_gap(pipeline: Pipeline, before: Registration, ours: Registration) -> bool:
+    """Whether the destination may lack what the source has of other collections than before: nothing copies them.
+
+    What was left out for a while, and is included again, is in no record.
+    """
+    was, now = ((one.selection, dict(one.renames)) for one in (before, ours))
+    return pipeline.copy_method == "none" and was != now
 
 
 def _desired_topics(facts: Facts) -> tuple[TopicGroup, ...]:

@@ -25,6 +25,8 @@ import org.apache.kafka.connect.sink.SinkTaskContext;
 final class Connection implements AutoCloseable {
     /** After these a topic's collection has other documents, or none. */
     private static final Set<Kind> REPLACING = Set.of(Kind.CREATE, Kind.DROP, Kind.RENAME, Kind.REPLACE);
+    /** Before a task that a cutover has stopped tries again, unless its worker ends it. */
+    private static final long STOPPED_MS = 5_000;
 
     private final SinkSettings settings;
     private final MongoSinkConfig config;
@@ -165,6 +167,7 @@ final class Connection implements AutoCloseable {
                     offsets.open(partition, session.getServerSession().getIdentifier());
                     silence.ended();
                 }
+                requireNotStopped();
                 offsets.requireLog(unopened);
                 for (TopicPartition partition : List.copyOf(unopened)) {
                     context.offset(partition, offsets.next(partition).orElseThrow());
@@ -182,6 +185,15 @@ final class Connection implements AutoCloseable {
                 retry.pause("take partitions over at the destination", error);
             }
         }
+    }
+
+    /** A zombie that takes partitions over after a cutover would own them, although the cutover has fenced it before. */
+    private void requireNotStopped() {
+        if (!CutoverMarker.hasStopped(client, settings.pipeline())) return;
+        context.timeout(STOPPED_MS);
+        throw new RetriableException(
+                "the destination is primary since a cutover or a takeover of '%s', so its sink stays stopped"
+                        .formatted(settings.pipeline()));
     }
 
     private void begin() {

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.mongodb.client.model.ReplaceOptions;
 import io.towpath.net.RetryCause;
 import io.towpath.record.BsonBytes;
 import io.towpath.support.Raw;
@@ -14,6 +15,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.bson.BsonDocument;
+import org.bson.BsonString;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.Test;
 
@@ -61,6 +63,33 @@ class MongoSinkServerTest extends DestinationTest {
             owner.put(0, "c {_id: 2}");
             assertEquals(TestTask.documents("{_id: 2}"), TestTask.stored(collection));
         }
+    }
+
+    /** Its worker was frozen, and its consumer joins the group again before the worker learns that the sink is stopped. */
+    @Test
+    void aTaskWritesNothingWhileACutoverHasStoppedTheSink() {
+        try (TestTask sink = TestTask.started(collection)) {
+            for (String state : CutoverMarker.STOPPED) {
+                mark(state);
+                sink.task.open(List.of(sink.partition));
+                assertThrows(RetriableException.class, () -> sink.put(0, "c {_id: 1}"), state);
+                sink.task.close(List.of(sink.partition));
+            }
+            assertEquals(List.of(), TestTask.stored(collection));
+            mark("source primary");
+            sink.task.open(List.of(sink.partition));
+            sink.put(0, "c {_id: 1}");
+            assertEquals(TestTask.documents("{_id: 1}"), TestTask.stored(collection));
+        }
+    }
+
+    private static void mark(String state) {
+        BsonDocument id = new BsonDocument("_id", new BsonString(TestTask.PIPELINE));
+        BsonDocument marker = id.clone().append(CutoverMarker.STATE, new BsonString(state));
+        server.client()
+                .getDatabase(Destination.DATABASE)
+                .getCollection(CutoverMarker.COLLECTION, BsonDocument.class)
+                .replaceOne(id, marker, new ReplaceOptions().upsert(true));
     }
 
     @Test
