@@ -18,7 +18,7 @@ from towpath.config.text import utc
 from towpath.deploy.deployment import put
 from towpath.errors import MongoError, MongoUnreachable, NotWhole, Refused, TowpathError
 from towpath.history.emptying import Marker, empty
-from towpath.history.plan import Log, Options, Plan, Replay, definition, find, format_time, namespaces
+from towpath.history.plan import Log, Options, Plan, Replay, chosen, definition, find, format_time, namespaces
 from towpath.history.preconditions import (
     OF_BEGINNING,
     OF_COMMAND,
@@ -173,7 +173,8 @@ def check_log(
             session.say(line)
         if result.cut_short:
             session.say(
-                "for topics that were truncated or recreated, start again: `towpath remove PIPELINE --topics`, `deploy`"
+                "for topics that were truncated, deleted or recreated, start again: `towpath remove PIPELINE --topics`,"
+                " `deploy`"
             )
         raise NotWhole(
             "the log cannot rebuild all documents, and nothing was changed",
@@ -208,17 +209,17 @@ def _read_log(session: Session, log: Log, copied: ClusterTime | None, report: Re
 
 
 def _cut_short(facts: ReplayFacts, log: Log) -> Mapping[Place, str]:
-    """Partitions that were truncated or recreated, by the positions at the pipeline's destination.
+    """Partitions that were truncated, deleted or recreated, by the positions at the pipeline's destination.
 
     A lost destination is a reason for a replay, so it does not prevent one. A rebuild empties that destination, so it
     needs to know: raises `MongoUnreachable`.
     """
     try:
-        return bounds.cut_short(facts.session, log)
+        return bounds.cut_short(facts.session, log, chosen(facts.pipeline, facts.options.only))
     except MongoUnreachable as error:
         if facts.is_rebuild:
             raise
-        facts.session.say(f"cannot check whether a topic of the log was truncated or recreated: {error}")
+        facts.session.say(f"cannot check whether a topic of the log was truncated, deleted or recreated: {error}")
         return {}
 
 
