@@ -338,6 +338,54 @@ def test_updates_before_a_drop_are_of_documents_that_nothing_rebuilds(
     assert [one.key for one in checked(topics).broken] == [key(1), key(2)][-broken - 1 :]
 
 
+def chunk(number: int, second: int = 1) -> Made:
+    """The tombstone of one."""
+    of = b.binary(0, b"0123456789abcdef")
+    return b.document(("chunk", b.int32(number)), ("of", of), ("_id", b.int32(1))), None, second
+
+
+@pytest.mark.parametrize("kind", ["drop", "rename", "replace"])
+def test_a_point_in_time_before_a_drop_needs_the_documents_that_it_ends(topics: MemoryTopics, kind: str) -> None:
+    """The cleaner may have come to the update, which no document has to follow, and not yet to the drop."""
+    now = int(time.time() * 1000)
+    topics.settings[ONE] = topics.settings[TWO] = HOUR
+    topics.write(ONE, document(1, 150), update(1, 200), at_ms=now - 3_700_000)
+    topics.write(ONE, schema_change(kind, 300), document(2, 400), update(2, 410), at_ms=now - 3_500_000)
+    topics.write(ONE, update(3, 420), document(3, 430), schema_change(kind, 500), at_ms=now)
+    topics.write(ONE, update(4, 600), document(5, 610), update(5, 620), at_ms=now)
+    found = checked(topics)
+    assert (found.earliest, [one.key for one in found.broken]) == (ClusterTime(430, 1), [key(4)])
+    topics.clean(ONE, 4)  # the document of 2
+    assert checked(topics).earliest == ClusterTime(500, 1)
+    assert [one.key for one in checked(topics).broken] == [key(4)]
+    topics.write(TWO, document(1, 150), update(1, 200), at_ms=now - 3_700_000)
+    topics.write(TWO, schema_change(kind, 300), at_ms=now)
+    assert checked(topics, "shop.two").earliest == ClusterTime(200, 1)
+    topics.clean(TWO, 0)
+    assert checked(topics, "shop.two").earliest == ClusterTime(300, 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "young", "missing", "earliest"),
+    [
+        ((document(1, 100), document(2, 900), chunk(1, 100)), (document(3, 950),), (), 900),
+        ((document(1, 100), document(2, 900), chunk(1, 100), chunk(2, 100)), (), (), 900),
+        ((document(1, 100), document(2, 900), gone(4, 910)), (chunk(1, 100), document(3, 950)), (2,), 950),
+    ],
+)
+def test_a_tombstone_of_a_chunk_has_no_time_of_its_own(
+    topics: MemoryTopics, old: tuple[Made, ...], young: tuple[Made, ...], missing: tuple[int, ...], earliest: int
+) -> None:
+    """It has that of a record that was read before it was written."""
+    now = int(time.time() * 1000)
+    topics.settings[ONE] = HOUR
+    topics.write(ONE, *old, at_ms=now - 3_700_000)
+    if young:
+        topics.write(ONE, *young, at_ms=now)
+    topics.clean(ONE, *missing)
+    assert checked(topics).earliest == ClusterTime(earliest, 1)
+
+
 #: Seconds of the cluster times of what the brokers appended before and after the cleaner's limit, and offsets that are
 #: gone from it; the earliest point in time is of this second.
 CLEANED = {

@@ -22,7 +22,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.errors import TopicError
 from towpath.log.definitions import MARK, POLICY, is_compacted
 from towpath.log.lag import pipeline_ends
-from towpath.log.records import contract_headers, ends_documents, is_key, is_update
+from towpath.log.records import contract_headers, ends_documents, is_chunk, is_key, is_update
 
 #: Called with the offsets read so far and in total.
 ReportProgress = Callable[[int, int], None]
@@ -143,8 +143,8 @@ class _Reading:
         self._pass(scans, Scan.gather)
         for scan in scans:
             scan.gathered()
-        with_updates = [scan for scan in scans if scan.updated]
-        self._read += sum(scan.length for scan in scans if not scan.updated)
+        with_updates = [scan for scan in scans if scan.has_updates]
+        self._read += sum(scan.length for scan in scans if not scan.has_updates)
         self._pass(with_updates, Scan.resolve)
 
     def _pass(self, scans: Sequence[Scan], take: Callable[[Scan, Message], None]) -> None:
@@ -167,6 +167,15 @@ class Cut:
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """Documents that a schema change has ended, at this offset and cluster time."""
+
+    at: int
+    time: ClusterTime
+    updated: dict[bytes, int]
+
+
 class Scan:
     """One partition, and what the two passes over it find."""
 
@@ -180,33 +189,45 @@ class Scan:
         """Before this time the partition lacks changes."""
         self.updated: dict[bytes, int] = {}
         """Key → offset of its first update; the second pass removes the keys whose document it finds."""
+        self._ended: list[_Ended] = []
+        """The same of documents that a schema change has ended; in the second pass, of those that it comes to."""
         self._cut = cut
         self._cut_at = 0 if cut is None else self.end if cut.offset < 0 else cut.offset
         self.first_ms: int | None = None
         """The brokers' time of the first record."""
+        self._last_old: int | None = None
+        self._first_young: int | None = None
+        """The offsets on both sides of the cut."""
         self._old: Message | None = None
         self._young: Message | None = None
+        """The same without chunks: their tombstones have an earlier cluster time than records before them."""
 
     @property
     def length(self) -> int:
         return self.end - self.start
 
+    @property
+    def has_updates(self) -> bool:
+        return bool(self.updated or self._ended)
+
     def gather(self, message: Message) -> None:
         """The first pass: keys with updates, and the records on both sides of the cut."""
-        offset = message.offset() or 0
+        offset, key = message.offset() or 0, message.key()
         if self.first_ms is None:
             self.first_ms = message.timestamp()[1]
         if offset < self._cut_at:
-            self._old = message
+            self._last_old, self._old = offset, self._old if is_chunk(key) else message
         elif self._young is None:
-            self._young = message
+            self._first_young = offset if self._first_young is None else self._first_young
+            self._young = None if is_chunk(key) else message
         self.records += 1
         self.next = offset + 1
-        key = message.key()
         if is_key(key) and is_update(message.value()):
             self.updated.setdefault(key, offset)
-        elif ends_documents(key, message.value()):
-            self.updated.clear()  # nothing has to rebuild them
+        elif self.updated and ends_documents(key, message.value()):
+            # nothing has to rebuild them, but for a point in time before it
+            self._ended.append(_Ended(offset, _time(message), self.updated))
+            self.updated = {}
 
     def gathered(self) -> None:
         """End the first pass."""
@@ -221,8 +242,8 @@ class Scan:
         It removes a record only when a later one of its key also lies before the cut; only deletes go without one.
         Missing offsets at the cut may have been deletes, which are earlier than the next record.
         """
-        last = self.start - 1 if self._old is None else self._old.offset() or 0
-        following = self.end if self._young is None else self._young.offset() or 0
+        last = self.start - 1 if self._last_old is None else self._last_old
+        following = self.end if self._first_young is None else self._first_young
         if following - last - 1 <= 1:  # a control record also has an offset
             return None if self._old is None else _time(self._old)
         return ClusterTime(cut.time_ms // 1000 + 1, 0) if self._young is None else _time(self._young)
@@ -231,12 +252,19 @@ class Scan:
         """The second pass: the first whole document, or delete, of each key that has updates."""
         offset, key = message.offset() or 0, message.key()
         self.next = offset + 1
-        update_at = self.updated.get(key) if isinstance(key, bytes) else None
+        while self._ended and offset >= self._ended[0].at:
+            if (ended := self._ended.pop(0)).updated:  # before it, the log has only updates of these documents
+                self._begin_exact(ended.time)
+        updated = self._ended[0].updated if self._ended else self.updated
+        update_at = updated.get(key) if isinstance(key, bytes) else None
         if update_at is None or is_update(message.value()):
             return
         if offset > update_at:  # before it, the log has only updates of the document
-            self.exact_from = max(_time(message), self.exact_from or _time(message))
-        del self.updated[key]  # type: ignore[arg-type]  # an entry was found
+            self._begin_exact(_time(message))
+        del updated[key]  # type: ignore[arg-type]  # an entry was found
+
+    def _begin_exact(self, time: ClusterTime) -> None:
+        self.exact_from = max(time, self.exact_from or time)
 
 
 def _time(message: Message) -> ClusterTime:
