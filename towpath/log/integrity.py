@@ -27,6 +27,11 @@ from towpath.log.records import contract_headers, ends_documents, is_chunk, is_k
 #: Called with the offsets read so far and in total.
 ReportProgress = Callable[[int, int], None]
 
+#: Why a part of the log is incomplete for a sink that took too long to read it.
+OVERTAKEN = (
+    "Kafka may have compacted it while it was read, for longer than min.compaction.lag.ms: documents that have changed"
+    " since the beginning may be missing"
+)
 _REPORT_EVERY = 10_000  # records
 #: Brokers delay an empty response, which marks a partition's end, for half a second by default.
 _END_SOON = {"fetch.wait.max.ms": 20}
@@ -80,18 +85,21 @@ def check(
     copied: ClusterTime | None,
     report: ReportProgress,
     cleaned_ms: int = 0,
+    applied: Mapping[Place, int] | None = None,
 ) -> LogCheck:
     """Check the topics of these namespaces (names at the source; None for all of the pipeline) up to their ends now.
 
     `copied` is the largest cluster time of the copies (`SourceState.copied`). `report` is not called when nothing has
     to be read. What was appended before `cleaned_ms` may be compacted, whatever lag compacted topics have now.
+    With `applied`, what a sink has read is checked again: topics that are or were compacted, up to these offsets, or
+    to their ends where none is given.
     """
     ends = {
         place: bounds
         for place, bounds in pipeline_ends(pipeline, topics).items()
         if namespaces is None or namespace_of(pipeline.name, place[0]) in namespaces
     }
-    scans = _scans(topics, ends, cleaned_ms)
+    scans = _scans(topics, ends, cleaned_ms, applied)
     with topics.reader(**_END_SOON) as consumer:
         reading = _Reading(consumer, report, 2 * sum(scan.length for scan in scans))
         for _, of_topic in groupby(scans, lambda scan: scan.place[0]):
@@ -110,25 +118,33 @@ def check(
             for key, offset in scan.updated.items()
         ),
         earliest=None if copied is None else max([copied, *(scan.exact_from for scan in scans if scan.exact_from)]),
+        cut_short={scan.place: OVERTAKEN for scan in scans if scan.is_overtaken},
     )
 
 
-def _scans(topics: Topics, ends: Window, cleaned_ms: int = 0) -> list[Scan]:
+def _scans(topics: Topics, ends: Window, cleaned_ms: int = 0, applied: Mapping[Place, int] | None = None) -> list[Scan]:
     """The partitions to read, by topic: those that have lost their beginning, and all of topics that are or were
-    compacted.
+    compacted; with `applied` only these.
 
     When compaction ends, `deploy` keeps the topic's compaction lag, which shows that it was compacted.
     """
     now_ms, names = int(time.time() * 1000), {topic for topic, _ in ends}
+    settings = topics.settings_of_all(names, (MARK, POLICY))
     lags = {
-        topic: int(of.get(MARK, 0))
-        for topic, of in topics.settings_of_all(names, (MARK, POLICY)).items()
-        if int(of.get(MARK, 0)) > 0 or is_compacted(of)
+        topic: int(of.get(MARK, 0)) for topic, of in settings.items() if int(of.get(MARK, 0)) > 0 or is_compacted(of)
     }
     times = {place: max(0, cleaned_ms, now_ms - lags[place[0]]) for place in ends if place[0] in lags}
-    cuts = {place: Cut(times[place], offset) for place, offset in topics.offsets_at(times).items()}
+    cuts = {
+        place: Cut(times[place], offset if offset >= 0 else ends[place][1], is_compacted(settings[place[0]]))
+        for place, offset in topics.offsets_at(times).items()
+    }
+    read = {
+        place: (first, max(first, min(end, (applied or {}).get(place, end)))) for place, (first, end) in ends.items()
+    }
     return [
-        Scan(place, bounds, cuts.get(place)) for place, bounds in sorted(ends.items()) if place in cuts or bounds[0] > 0
+        Scan(place, bounds, cuts.get(place))
+        for place, bounds in sorted(read.items())
+        if place in cuts or (bounds[0] > 0 and applied is None)
     ]
 
 
@@ -161,10 +177,12 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The cleaner may have processed what the brokers appended before `time_ms`: offsets before `offset` (-1: all)."""
+    """The cleaner may have processed what the brokers appended before `time_ms`: the offsets before `offset`."""
 
     time_ms: int
     offset: int
+    moves: bool = True
+    """Whether the topic is still compacted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +210,7 @@ class Scan:
         self._ended: list[_Ended] = []
         """The same of documents that a schema change has ended; in the second pass, of those that it comes to."""
         self._cut = cut
-        self._cut_at = 0 if cut is None else self.end if cut.offset < 0 else cut.offset
+        self._cut_at = 0 if cut is None else cut.offset
         self.first_ms: int | None = None
         """The brokers' time of the first record."""
         self._last_old: int | None = None
@@ -209,6 +227,12 @@ class Scan:
     @property
     def has_updates(self) -> bool:
         return bool(self.updated or self._ended)
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether the cleaner may have removed a record of this part in favor of one after it: more than the control
+        record of a transaction lies between."""
+        return self._cut is not None and self._cut.moves and self._cut.offset - self.end > 1
 
     def gather(self, message: Message) -> None:
         """The first pass: keys with updates, and the records on both sides of the cut."""
