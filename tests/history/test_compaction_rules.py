@@ -21,12 +21,14 @@ from towpath.checks.rule import run
 from towpath.cli.compact import _print_pass
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topic, Topics
+from towpath.clients.mongo.client import ClusterTime
 from towpath.config.pipeline import Log, Pipeline
 from towpath.deploy import deployment
 from towpath.history import compaction
 from towpath.history.compaction import interval
 from towpath.history.unprotected import First, Part, Summary, summary
-from towpath.log.definitions import MARK, change_settings, definitions, plain_settings, request_settings
+from towpath.log.definitions import COMPACTED_ONCE, MARK, change_settings, definitions, plain_settings, request_settings
+from towpath.log.integrity import check
 from towpath.log.records import is_update
 from towpath.run.report import TopicLog
 from towpath.run.status import unprotected
@@ -365,6 +367,43 @@ def test_a_lag_that_is_raised_is_known_by_the_one_before(lags: list[int], new: i
         assert deployment._raised_from(now, {}) is None
     assert deployment._raised_from(never, {MARK: str(new)}) is None
     assert deployment._raised_from([{"cleanup.policy": "compact", MARK: "0"}], {MARK: str(new)}) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "set_now"),
+    [
+        ("move.shop.a", {"cleanup.policy": "compact"}, COMPACTED_ONCE),
+        ("move.shop.a", {"cleanup.policy": "compact,delete", MARK: "0"}, COMPACTED_ONCE),
+        ("move.shop.a", {"cleanup.policy": "compact", MARK: str(HOUR)}, {}),  # which stays, and shows it
+        ("move.shop.a", {"cleanup.policy": "delete", MARK: "0"}, None),
+        ("move.dead-letters", {"cleanup.policy": "compact", MARK: "0"}, {}),
+    ],
+)
+def test_what_someone_has_compacted_shows_it_once_that_ends(
+    name: str, now: dict[str, str], set_now: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, noted, altered = change_settings(PIPELINE), list[Any](), list[Any]()
+    facts: Any = SimpleNamespace(pipeline=PIPELINE, topic_settings={name: settings | now}, uncompacted=())
+    facts.topics = SimpleNamespace(alter=lambda names, to: altered.append((names, to)))
+    facts.session = session_of(PIPELINE)
+    monkeypatch.setattr(deployment.writers, "note_cleaned", lambda client, of, until: noted.append(until.timestamp()))
+    changes = [*deployment._settings_changes(facts, [name], settings)]
+    for change in changes:
+        assert altered == [], "it is noted first"
+        change.apply()
+    assert altered == ([] if set_now is None else [([name], {"cleanup.policy": "delete", **set_now})])
+    assert len(noted) == bool(set_now)
+    assert all(time.time() < until < time.time() + 600 for until in noted)
+
+
+def test_a_topic_that_was_compacted_once_has_no_earlier_point_in_time() -> None:
+    topics, now = MemoryTopics(), int(time.time() * 1000)
+    topics.make("move.shop.a", 1, **{"cleanup.policy": "delete", **COMPACTED_ONCE})
+    topics.write("move.shop.a", (A, UPDATE, 200), at_ms=now - 10 * HOUR)
+    topics.write("move.shop.a", (B, DOCUMENT, 300), at_ms=now)
+    found = check(PIPELINE, topics, None, ClusterTime(100, 1), lambda *_: None, now - 5 * HOUR)
+    assert [one.key for one in found.broken] == [A]
+    assert found.earliest == ClusterTime(200, 1), "not later, as nothing compacts it any more"
 
 
 def compacting(documents: int, patch: pytest.MonkeyPatch, gone: set[str], said: list[str]) -> tuple[Any, Any]:
