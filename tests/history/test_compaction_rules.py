@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +67,7 @@ def test_a_document_or_a_delete_protects_the_updates_before_it_and_none_after_it
     assert (found.safe, found.oldest) == (5, First(5, 5000))
     found.take(7, 7000, B, DOCUMENT)
     assert (found.safe, found.oldest) == (8, None)
-    found.reached(9)
+    found.reached(9, 9000)
     assert found.safe == 9
 
 
@@ -281,18 +282,19 @@ def test_status_warns_from_half_of_the_lag_on() -> None:
 
 NOW_MS = 1_000 * HOUR
 HALF = COMPACTION.compaction_lag // 2
-PROTECTED = Summary(NOW_MS, 0, None, NOW_MS, False)
+PROTECTED = Summary(NOW_MS, 0, None, NOW_MS, False, read=NOW_MS)
 
 
 @pytest.mark.parametrize(
     ("committed", "protected"),
     [
         (PROTECTED, True),
-        (replace(PROTECTED, at=NOW_MS - HALF + 1), True),
+        (replace(PROTECTED, read=NOW_MS - HALF + 1), True),
         (replace(PROTECTED, dirty=1, oldest=NOW_MS - HALF + 1), True),
-        (replace(PROTECTED, at=NOW_MS - HALF), False),
+        (replace(PROTECTED, read=NOW_MS - HALF), False),
         (replace(PROTECTED, dirty=1, oldest=NOW_MS - HALF), False),
-        (replace(PROTECTED, at=NOW_MS - HALF, dirty=1, oldest=NOW_MS), False),
+        (replace(PROTECTED, read=NOW_MS - HALF, dirty=1, oldest=NOW_MS), False),
+        (replace(PROTECTED, read=None), False),  # it reads the log for the first time, and has come to no update yet
         (None, False),
     ],
 )
@@ -304,6 +306,34 @@ def test_the_cleaner_is_let_at_a_topic_only_where_every_partition_was_seen_prote
     topics = Compactable({0: PROTECTED.written(), 1: committed.written() if committed else "of another client"})
     assert topics.enabled() == (["move.shop.a"] if protected else [])
     assert topics.altered == ({"move.shop.a": {"cleanup.policy": "compact"}} if protected else {})
+
+
+def test_a_summary_that_does_not_say_when_the_end_was_reached_is_known_and_protects_nothing() -> None:
+    """Of an instance of an earlier version, which runs beside this one."""
+    fields = json.loads(PROTECTED.written())
+    del fields["read"]
+    assert summary(json.dumps(fields)) == replace(PROTECTED, read=None)
+    assert Compactable(dict.fromkeys((0, 1), json.dumps(fields))).enabled() == []
+
+
+def test_a_partition_is_read_once_its_end_was_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An instance also commits before, so that others and `status` see that it runs."""
+    place, ends = ("move.shop.a", 0), {("move.shop.a", 0): 2, ("move.shop.b", 0): 9}
+    found = part((A, DOCUMENT))
+    reader: Any = SimpleNamespace(parts={place: found}, ends=lambda: ends, records=0, dirty=0, oldest_seconds=None)
+    reader.has_read = lambda of: (found.next or 0) >= of[place]
+    session: Any = SimpleNamespace(pipeline=COMPACTED, topics=None)
+    compactor, during = compaction.Compactor(session, reader), list[Summary]()
+
+    def read_on(_: str) -> None:
+        during.append(found.summary(NOW_MS + 1))
+        found.take(found.next or 0, NOW_MS, B, DOCUMENT)
+
+    monkeypatch.setattr(compactor, "_read_on", read_on)
+    monkeypatch.setattr(compaction.time, "time", lambda: NOW_MS / 1000)
+    compactor._catch_up()
+    assert [(one.at, one.read) for one in during] == [(NOW_MS + 1, None)]
+    assert found.summary(NOW_MS + 2).read == NOW_MS, "when the ends were read"
 
 
 def test_topics_of_someone_else_are_named_in_each_pass_and_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
