@@ -118,7 +118,7 @@ def check(
             for key, offset in scan.updated.items()
         ),
         earliest=None if copied is None else max([copied, *(scan.exact_from for scan in scans if scan.exact_from)]),
-        cut_short={scan.place: OVERTAKEN for scan in scans if scan.is_overtaken},
+        cut_short={scan.place: OVERTAKEN for scan in scans if applied and scan.place in applied and scan.is_overtaken},
     )
 
 
