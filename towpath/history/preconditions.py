@@ -38,10 +38,8 @@ from towpath.store import schema_changes
 from towpath.store.writers import Registration, read_all
 
 _SHOWN = 5
-_PAUSE_S, _LATE_S = (
-    0.5,
-    3.0,
-)  # between two readings while a transaction is open; until a message says that it is waited for
+_PAUSE_S = 0.5  # between two readings while a transaction is open
+_LATE_S = 3.0  # until a message says that it is waited for
 #: The subject of what is found about a point in time.
 UNTIL = "--until"
 
