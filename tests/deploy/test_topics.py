@@ -120,7 +120,7 @@ class Log(MemoryTopics):
 
     def committed_with_metadata(self, group: str) -> dict[Place, tuple[int, str]]:
         assert group == "move-compact"
-        now, long_ago = (Part().summary(int(ms)).written() for ms in (time.time() * 1000, 1))
+        now, long_ago = (Part(read_ms=int(ms)).summary(int(ms)).written() for ms in (time.time() * 1000, 1))
         return {("move.shop.ready", 0): (2, now), ("move.shop.orders", 0): (2, long_ago)}
 
 

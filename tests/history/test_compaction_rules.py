@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +22,14 @@ from towpath.checks.rule import run
 from towpath.cli.compact import _print_pass
 from towpath.clients.connect.rest import Connect
 from towpath.clients.kafka.topics import Place, Topic, Topics
+from towpath.clients.mongo.client import ClusterTime
 from towpath.config.pipeline import Log, Pipeline
 from towpath.deploy import deployment
 from towpath.history import compaction
 from towpath.history.compaction import interval
 from towpath.history.unprotected import First, Part, Summary, summary
-from towpath.log.definitions import MARK, change_settings, definitions, plain_settings, request_settings
+from towpath.log.definitions import COMPACTED_ONCE, MARK, change_settings, definitions, plain_settings, request_settings
+from towpath.log.integrity import check
 from towpath.log.records import is_update
 from towpath.run.report import TopicLog
 from towpath.run.status import unprotected
@@ -64,7 +67,7 @@ def test_a_document_or_a_delete_protects_the_updates_before_it_and_none_after_it
     assert (found.safe, found.oldest) == (5, First(5, 5000))
     found.take(7, 7000, B, DOCUMENT)
     assert (found.safe, found.oldest) == (8, None)
-    found.reached(9)
+    found.reached(9, 9000)
     assert found.safe == 9
 
 
@@ -279,18 +282,19 @@ def test_status_warns_from_half_of_the_lag_on() -> None:
 
 NOW_MS = 1_000 * HOUR
 HALF = COMPACTION.compaction_lag // 2
-PROTECTED = Summary(NOW_MS, 0, None, NOW_MS, False)
+PROTECTED = Summary(NOW_MS, 0, None, NOW_MS, False, read=NOW_MS)
 
 
 @pytest.mark.parametrize(
     ("committed", "protected"),
     [
         (PROTECTED, True),
-        (replace(PROTECTED, at=NOW_MS - HALF + 1), True),
+        (replace(PROTECTED, read=NOW_MS - HALF + 1), True),
         (replace(PROTECTED, dirty=1, oldest=NOW_MS - HALF + 1), True),
-        (replace(PROTECTED, at=NOW_MS - HALF), False),
+        (replace(PROTECTED, read=NOW_MS - HALF), False),
         (replace(PROTECTED, dirty=1, oldest=NOW_MS - HALF), False),
-        (replace(PROTECTED, at=NOW_MS - HALF, dirty=1, oldest=NOW_MS), False),
+        (replace(PROTECTED, read=NOW_MS - HALF, dirty=1, oldest=NOW_MS), False),
+        (replace(PROTECTED, read=None), False),  # it reads the log for the first time, and has come to no update yet
         (None, False),
     ],
 )
@@ -302,6 +306,34 @@ def test_the_cleaner_is_let_at_a_topic_only_where_every_partition_was_seen_prote
     topics = Compactable({0: PROTECTED.written(), 1: committed.written() if committed else "of another client"})
     assert topics.enabled() == (["move.shop.a"] if protected else [])
     assert topics.altered == ({"move.shop.a": {"cleanup.policy": "compact"}} if protected else {})
+
+
+def test_a_summary_that_does_not_say_when_the_end_was_reached_is_known_and_protects_nothing() -> None:
+    """Of an instance of an earlier version, which runs beside this one."""
+    fields = json.loads(PROTECTED.written())
+    del fields["read"]
+    assert summary(json.dumps(fields)) == replace(PROTECTED, read=None)
+    assert Compactable(dict.fromkeys((0, 1), json.dumps(fields))).enabled() == []
+
+
+def test_a_partition_is_read_once_its_end_was_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An instance also commits before, so that others and `status` see that it runs."""
+    place, ends = ("move.shop.a", 0), {("move.shop.a", 0): 2, ("move.shop.b", 0): 9}
+    found = part((A, DOCUMENT))
+    reader: Any = SimpleNamespace(parts={place: found}, ends=lambda: ends, records=0, dirty=0, oldest_seconds=None)
+    reader.has_read = lambda of: (found.next or 0) >= of[place]
+    session: Any = SimpleNamespace(pipeline=COMPACTED, topics=None)
+    compactor, during = compaction.Compactor(session, reader), list[Summary]()
+
+    def read_on(_: str) -> None:
+        during.append(found.summary(NOW_MS + 1))
+        found.take(found.next or 0, NOW_MS, B, DOCUMENT)
+
+    monkeypatch.setattr(compactor, "_read_on", read_on)
+    monkeypatch.setattr(compaction.time, "time", lambda: NOW_MS / 1000)
+    compactor._catch_up()
+    assert [(one.at, one.read) for one in during] == [(NOW_MS + 1, None)]
+    assert found.summary(NOW_MS + 2).read == NOW_MS, "when the ends were read"
 
 
 def test_topics_of_someone_else_are_named_in_each_pass_and_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,6 +397,43 @@ def test_a_lag_that_is_raised_is_known_by_the_one_before(lags: list[int], new: i
         assert deployment._raised_from(now, {}) is None
     assert deployment._raised_from(never, {MARK: str(new)}) is None
     assert deployment._raised_from([{"cleanup.policy": "compact", MARK: "0"}], {MARK: str(new)}) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "set_now"),
+    [
+        ("move.shop.a", {"cleanup.policy": "compact"}, COMPACTED_ONCE),
+        ("move.shop.a", {"cleanup.policy": "compact,delete", MARK: "0"}, COMPACTED_ONCE),
+        ("move.shop.a", {"cleanup.policy": "compact", MARK: str(HOUR)}, {}),  # which stays, and shows it
+        ("move.shop.a", {"cleanup.policy": "delete", MARK: "0"}, None),
+        ("move.dead-letters", {"cleanup.policy": "compact", MARK: "0"}, {}),
+    ],
+)
+def test_what_someone_has_compacted_shows_it_once_that_ends(
+    name: str, now: dict[str, str], set_now: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, noted, altered = change_settings(PIPELINE), list[Any](), list[Any]()
+    facts: Any = SimpleNamespace(pipeline=PIPELINE, topic_settings={name: settings | now}, uncompacted=())
+    facts.topics = SimpleNamespace(alter=lambda names, to: altered.append((names, to)))
+    facts.session = session_of(PIPELINE)
+    monkeypatch.setattr(deployment.writers, "note_cleaned", lambda client, of, until: noted.append(until.timestamp()))
+    changes = [*deployment._settings_changes(facts, [name], settings)]
+    for change in changes:
+        assert altered == [], "it is noted first"
+        change.apply()
+    assert altered == ([] if set_now is None else [([name], {"cleanup.policy": "delete", **set_now})])
+    assert len(noted) == bool(set_now)
+    assert all(time.time() < until < time.time() + 600 for until in noted)
+
+
+def test_a_topic_that_was_compacted_once_has_no_earlier_point_in_time() -> None:
+    topics, now = MemoryTopics(), int(time.time() * 1000)
+    topics.make("move.shop.a", 1, **{"cleanup.policy": "delete", **COMPACTED_ONCE})
+    topics.write("move.shop.a", (A, UPDATE, 200), at_ms=now - 10 * HOUR)
+    topics.write("move.shop.a", (B, DOCUMENT, 300), at_ms=now)
+    found = check(PIPELINE, topics, None, ClusterTime(100, 1), lambda *_: None, now - 5 * HOUR)
+    assert [one.key for one in found.broken] == [A]
+    assert found.earliest == ClusterTime(200, 1), "not later, as nothing compacts it any more"
 
 
 def compacting(documents: int, patch: pytest.MonkeyPatch, gone: set[str], said: list[str]) -> tuple[Any, Any]:

@@ -318,6 +318,7 @@ def _replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuild.cutover, "known", lambda session: None)
     monkeypatch.setattr(rebuild, "statuses", lambda *_: [])
     monkeypatch.setattr(bounds, "noted_breaks", lambda *_: {})
+    monkeypatch.setattr(rebuild, "check_again", lambda run, report, **how: None)
     began = iter(range(10**9))
     monkeypatch.setattr(rebuild, "begin", lambda *_: (replace(PLAN, began=float(next(began))), None))
 
@@ -530,6 +531,14 @@ def test_a_rebuild_is_not_whole_if_a_break_of_its_log_was_accepted_while_it_was_
     told = [{"topic": FIRST[0], "partition": 0, "reason": "TWP-LOG-TOPIC: the sink continued in spite of it"}]
     told += [{"topic": SECOND[0], "partition": 0, "reason": "cut"}] if check else []
     assert rebuild_now() == told
+
+
+def test_a_rebuild_checks_the_log_again_once_it_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, did = World(), list[Any]()
+    monkeypatch.setattr(world, "wait_until_applied", lambda report: did.append("the log is applied"))
+    monkeypatch.setattr(rebuild, "check_again", lambda run, report, **how: did.append(how))
+    assert rebuilding(world, monkeypatch)() == "rebuilt"
+    assert did == ["the log is applied", {"applied": {}}]
 
 
 def test_a_verdict_that_was_made_while_the_log_was_applied_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

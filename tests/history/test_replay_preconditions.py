@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from tests.checks.test_check_judgements import PIPELINE
+from tests.support.memory_topics import MemoryTopics
+from tests.support.sessions import session_of
 from tests.verify.test_repair_targets import FILE
 from towpath.clients.mongo.client import ClusterTime
 from towpath.config import loading as pipeline_file
-from towpath.history.preconditions import ReplayFacts, point_in_time
+from towpath.errors import TopicError
+from towpath.history import preconditions
+from towpath.history.plan import Options
+from towpath.history.preconditions import ReplayFacts, committed_ends, point_in_time
+from towpath.log import lag
 from towpath.log.source_offsets import SourcePosition, SourceState
+from towpath.session import Session
 
 WHOLE = FILE + '[capture]\nwhole_documents = ["shop.dotted"]\n'
 
@@ -42,3 +51,43 @@ def test_a_collection_whose_updates_are_looked_up_has_no_point_in_time(
     assert all("whole_documents" in str(finding) for finding in found)
     inventory.options.until = None
     assert list(point_in_time(cast(ReplayFacts, inventory))) == []
+
+
+ORDERS = "move.shop.orders"
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> tuple[Session, MemoryTopics, list[str]]:
+    """A log whose second transaction is open."""
+    topics, said = MemoryTopics(**{ORDERS: 2}), list[str]()
+    topics.write(ORDERS, (b"k", b"v", 1))
+    topics.write(ORDERS, (b"k", b"v", 2), at_ms=int(time.time() * 1000), commit=None)
+    monkeypatch.setattr(preconditions, "_PAUSE_S", 0)
+    monkeypatch.setattr(preconditions, "_LATE_S", -1)
+    monkeypatch.setattr(lag, "_RECHECK", 0)
+    return session_of(PIPELINE, topics=topics, say=said.append), topics, said
+
+
+def test_the_log_of_a_replay_does_not_end_before_an_open_transaction(
+    waiting: tuple[Session, MemoryTopics, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, topics, said = waiting
+    monkeypatch.setattr(preconditions.time, "sleep", lambda _: setattr(topics.stored[ORDERS, 0], "stable", None))
+    facts = ReplayFacts(session, Options((), False, 1.0, only_log=True))
+    facts.deployed.existing, facts.sources = topics.all(), {}
+    assert facts.log == {(ORDERS, 0): (0, 3), (ORDERS, 1): (0, 0)}
+    assert said == [f"waiting until a transaction on {ORDERS}, partition 0, has ended"]
+
+
+def test_a_transaction_that_has_lost_its_end_is_refused(
+    waiting: tuple[Session, MemoryTopics, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, topics, _ = waiting
+    begun = int(time.time() * 1000) - 600_000
+    topics.stored[ORDERS, 0].offsets[2] = begun, topics.message(ORDERS, 0, 2, b"k", b"v", at_ms=begun)
+    with pytest.raises(TopicError, match=r"at offset 2, has not ended") as refused:
+        committed_ends(session, list(topics.all().values()), 60)
+    assert "towpath restart" in refused.value.advice
+    monkeypatch.setattr(preconditions, "refuse_hanging_transactions", lambda *of: None)
+    with pytest.raises(TopicError, match=r"partition 0: a transaction has not ended in 0 s"):
+        committed_ends(session, list(topics.all().values()), 0.01)

@@ -18,6 +18,7 @@ from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import session_of
 from towpath.clients.kafka.topics import Place, Topic, topic_id
 from towpath.errors import Refused, TowpathError
+from towpath.history.plan import chosen
 from towpath.log import bounds
 from towpath.log.bounds import Break, LogState, describe, is_overgrown, judge
 from towpath.session import Session
@@ -452,18 +453,40 @@ def test_a_log_that_was_cut_short_says_why_for_each_partition(
 ) -> None:
     log = dict.fromkeys((ONE, TWO, ("move.shop.gone", 0)), (0, 20))
     noted = {TWO: "TWP-LOG-TOPIC", ("move.shop.other", 0): "TWP-LOG-END"}
+    topics.make("move.shop.other")  # of another --only
     stored = {("destination", "move"): noted}
     monkeypatch.setattr(bounds, "noted_breaks", lambda client, pipeline: stored[client, pipeline.name])
     position(monkeypatch, p0=Applied(9, 1, last_at=at(1)))
     session = session_of(OWN, topics=topics)
-    assert {place: why[:13] for place, why in bounds.cut_short(session, log).items()} == {
+    assert {place: why[:13] for place, why in bounds.cut_short(session, log, OWN.selection).items()} == {
         ONE: "TWP-LOG-END: ",
         TWO: "TWP-LOG-TOPIC",
     }
     position(monkeypatch, p0=Applied(3, 1), p1=Applied(99, 1))
-    reasons = bounds.cut_short(session, log)
+    reasons = bounds.cut_short(session, log, OWN.selection)
     assert list(reasons) == [TWO], "lost beginnings show in the offsets"
     assert reasons[TWO].startswith("TWP-LOG-END: the log is shorter"), "what is found now says more than what was noted"
+
+
+@pytest.mark.parametrize("is_accepted", [False, True])
+def test_a_deleted_topic_is_missing_from_the_log_of_its_namespace_only(
+    topics: MemoryTopics, is_accepted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log that is left does not have it. One that is newer than the log, or of no chosen namespace, is not."""
+    topics.make("move.shop.new")
+    topics.make("move.shop.kept")
+    gone: Place = ("move.shop.gone", 0)
+    names = ("move.shop.gone", "move.shop.new", "move.shop.kept", "move.left.out")
+    done = {} if is_accepted else {(name, 0): Applied(0, 1, 0, "id") for name in names}
+    noted = {(name, 0): "TWP-LOG-TOPIC" for name in ("move.shop.gone", "move.left.out")} if is_accepted else {}
+    monkeypatch.setattr(bounds, "positions", lambda client, pipeline: done)
+    monkeypatch.setattr(bounds, "noted_breaks", lambda client, pipeline: noted)
+    pipeline = OWN.changed(collections={"include": ("shop.*", "left.*"), "exclude": ("left.out",)})
+    session, log = session_of(pipeline, topics=topics), {("move.shop.kept", 0): (0, 0)}
+    for only, found in (((), [gone]), (("shop.gone",), [gone]), (("shop.kept",), [])):
+        reasons = bounds.cut_short(session, log, chosen(pipeline, only))
+        assert list(reasons) == found
+        assert all(why.startswith("TWP-LOG-TOPIC: ") for why in reasons.values())
 
 
 def test_a_break_in_json_has_its_time_as_text() -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support import bsonbytes as b
 from tests.support.memory_topics import Made, MemoryTopics
+from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import ClusterTime
 from towpath.errors import KafkaUnreachable, TopicError
 from towpath.log import changed_keys, integrity, lag
@@ -261,10 +262,16 @@ def test_a_transaction_hangs_if_it_is_open_in_a_second_reading_too(
 
 
 def checked(
-    topics: MemoryTopics, *namespaces: str, copied: ClusterTime | None = COPIED, cleaned_ms: int = 0
+    topics: MemoryTopics,
+    *namespaces: str,
+    copied: ClusterTime | None = COPIED,
+    cleaned_ms: int = 0,
+    applied: dict[Place, int] | None = None,
 ) -> LogCheck:
     said: list[tuple[int, int]] = []
-    found = check(PIPELINE, topics, namespaces or None, copied, lambda *progress: said.append(progress), cleaned_ms)
+    found = check(
+        PIPELINE, topics, namespaces or None, copied, lambda *progress: said.append(progress), cleaned_ms, applied
+    )
     if said:
         total = said[-1][1]
         assert said == sorted(said) and said[-1] == (total, total) and {of for _, of in said} == {total}
@@ -336,6 +343,94 @@ def test_updates_before_a_drop_are_of_documents_that_nothing_rebuilds(
     topics.write(ONE, update(1), change, update(2), at_ms=int(time.time() * 1000))
     topics.write(TWO, update(3), (b"drop", bson.encode({"ddl": "drop"}), 1))
     assert [one.key for one in checked(topics).broken] == [key(1), key(2)][-broken - 1 :]
+
+
+def test_of_what_a_sink_has_applied_only_that_is_checked_again(topics: MemoryTopics) -> None:
+    """The document that follows an update later does not help a sink that has stopped before it."""
+    now = int(time.time() * 1000)
+    topics.settings[ONE] = HOUR
+    topics.write(ONE, document(1, 101), update(1, 102), at_ms=now)
+    topics.write(ONE, document(1, 103), at_ms=now)
+    topics.write(TWO, document(2, 101), update(3, 101))  # was never compacted
+    topics.cut(TWO, 1)
+    assert checked(topics, applied={A: 3}).is_whole
+    topics.clean(ONE, 0)
+    assert checked(topics).broken == (BrokenKey("shop.two", key(3), 0, 1),)
+    found = checked(topics, applied={A: 3})
+    assert (found.broken, found.headless) == ((BrokenKey("shop.one", key(1), 0, 1),), ())
+    assert checked(topics, applied={}).is_whole, "it reads on"
+    assert checked(topics, applied={A: 0}).is_whole
+
+
+@pytest.mark.parametrize(
+    ("settings", "later_ms", "applied", "is_overtaken"),
+    [
+        (HOUR, 3_700_000, 2, True),
+        (HOUR, 3_700_000, 4, False),  # it has read on
+        (HOUR, 3_500_000, 2, False),
+        (HOUR | {"cleanup.policy": "delete"}, 3_700_000, 2, False),
+    ],
+    ids=["took longer than the lag", "read on", "younger than the lag", "is no longer compacted"],
+)
+def test_a_sink_may_miss_what_later_records_have_replaced_before_it_came(
+    topics: MemoryTopics, settings: dict[str, str], later_ms: int, applied: int, is_overtaken: bool
+) -> None:
+    now = int(time.time() * 1000)
+    topics.settings[ONE] = settings
+    topics.write(ONE, document(1, 101), at_ms=now - 3_800_000)
+    topics.write(ONE, document(1, 102), at_ms=now - later_ms)
+    topics.clean(ONE, 0)
+    found = checked(topics, applied={A: applied})
+    assert (list(found.cut_short), found.is_whole) == ([A] if is_overtaken else [], not is_overtaken)
+    assert checked(topics).is_whole
+
+
+def chunk(number: int, second: int = 1) -> Made:
+    """The tombstone of one."""
+    of = b.binary(0, b"0123456789abcdef")
+    return b.document(("chunk", b.int32(number)), ("of", of), ("_id", b.int32(1))), None, second
+
+
+@pytest.mark.parametrize("kind", ["drop", "rename", "replace"])
+def test_a_point_in_time_before_a_drop_needs_the_documents_that_it_ends(topics: MemoryTopics, kind: str) -> None:
+    """The cleaner may have come to the update, which no document has to follow, and not yet to the drop."""
+    now = int(time.time() * 1000)
+    topics.settings[ONE] = topics.settings[TWO] = HOUR
+    topics.write(ONE, document(1, 150), update(1, 200), at_ms=now - 3_700_000)
+    topics.write(ONE, schema_change(kind, 300), document(2, 400), update(2, 410), at_ms=now - 3_500_000)
+    topics.write(ONE, update(3, 420), document(3, 430), schema_change(kind, 500), at_ms=now)
+    topics.write(ONE, update(4, 600), document(5, 610), update(5, 620), at_ms=now)
+    found = checked(topics)
+    assert (found.earliest, [one.key for one in found.broken]) == (ClusterTime(430, 1), [key(4)])
+    topics.clean(ONE, 4)  # the document of 2
+    assert checked(topics).earliest == ClusterTime(500, 1)
+    assert [one.key for one in checked(topics).broken] == [key(4)]
+    topics.write(TWO, document(1, 150), update(1, 200), at_ms=now - 3_700_000)
+    topics.write(TWO, schema_change(kind, 300), at_ms=now)
+    assert checked(topics, "shop.two").earliest == ClusterTime(200, 1)
+    topics.clean(TWO, 0)
+    assert checked(topics, "shop.two").earliest == ClusterTime(300, 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "young", "missing", "earliest"),
+    [
+        ((document(1, 100), document(2, 900), chunk(1, 100)), (document(3, 950),), (), 900),
+        ((document(1, 100), document(2, 900), chunk(1, 100), chunk(2, 100)), (), (), 900),
+        ((document(1, 100), document(2, 900), gone(4, 910)), (chunk(1, 100), document(3, 950)), (2,), 950),
+    ],
+)
+def test_a_tombstone_of_a_chunk_has_no_time_of_its_own(
+    topics: MemoryTopics, old: tuple[Made, ...], young: tuple[Made, ...], missing: tuple[int, ...], earliest: int
+) -> None:
+    """It has that of a record that was read before it was written."""
+    now = int(time.time() * 1000)
+    topics.settings[ONE] = HOUR
+    topics.write(ONE, *old, at_ms=now - 3_700_000)
+    if young:
+        topics.write(ONE, *young, at_ms=now)
+    topics.clean(ONE, *missing)
+    assert checked(topics).earliest == ClusterTime(earliest, 1)
 
 
 #: Seconds of the cluster times of what the brokers appended before and after the cleaner's limit, and offsets that are

@@ -240,8 +240,9 @@ def guard(settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Findi
         yield error(
             f"{policy}: compaction keeps only the last record of a key, which may be an update without the document"
             " that it changes",
-            f"{how_to_apply(pipeline, 'cleanup.policy=delete')}; or set [log] compact = true, deploy, and run"
-            " `towpath compact --from-beginning`, which re-reads these documents",
+            f"{how_to_apply(pipeline, 'cleanup.policy=delete')}: no earlier point in time can be rebuilt any more, and"
+            " `towpath replay PIPELINE --dry-run` lists documents that are lost, which `towpath repair --ids` re-reads;"
+            " or set [log] compact = true, deploy, and run `towpath compact --from-beginning`, which re-reads them",
             where="cleanup.policy",
         )
     elif pipeline.log.compact and not is_compacted(settings):

@@ -27,6 +27,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectError, MongoUnreachable, Refused, TowpathError, Unresolved
 from towpath.log.definitions import (
+    COMPACTED_ONCE,
     DESTINATION_SET,
     HEARTBEAT_SETTINGS,
     MARK,
@@ -206,15 +207,17 @@ def _settings_changes(facts: Facts, names: Iterable[str], settings: Mapping[str,
     """One for all topics that need the same."""
     current = facts.topic_settings
     judged = {name: current[name] for name in names}
-    if (raised := _raised_from(judged.values(), settings)) is not None:
-        note = partial(_note_cleaned, facts, raised)
-        yield Change(f"store until when the log may be compacted, in towpath.{WRITERS}, as the lag is raised", note)
+    ended = {name for name, now in judged.items() if facts.pipeline.is_change_topic(name) and _hides(now, settings)}
+    raised = 0 if ended else _raised_from(judged.values(), settings)
+    if raised is not None:
+        note, why = partial(_note_cleaned, facts, raised), "compaction ends" if ended else "the lag is raised"
+        yield Change(f"store until when the log may be compacted, in towpath.{WRITERS}, as {why}", note)
     unsafe = {topic.name for topic in facts.uncompacted} if is_compacted(settings) else frozenset[str]()
     alike: dict[tuple[tuple[tuple[str, str], ...], bool], list[str]] = {}
     for name, now in judged.items():
         differing = tuple(
             (key, value)
-            for key, value in settings.items()
+            for key, value in {**settings, **(COMPACTED_ONCE if name in ended else {})}.items()
             if now.get(key) != value and not (key == POLICY and name in unsafe)
         )
         if differing:
@@ -233,6 +236,11 @@ def _raised_from(current: Iterable[Settings], settings: Settings) -> int | None:
     new = int(settings.get(MARK, 0))
     lags = [int(now.get(MARK, 0)) for now in current if is_compacted(now) or int(now.get(MARK, 0)) > 0]
     return min((lag for lag in lags if lag < new), default=None)
+
+
+def _hides(now: Settings, settings: Settings) -> bool:
+    """Whether a topic that someone has compacted would not show it any more with these settings."""
+    return is_compacted(now) and not is_compacted(settings) and not int(now.get(MARK, 0))
 
 
 def _note_cleaned(facts: Facts, lag_ms: int) -> None:

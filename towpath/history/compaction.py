@@ -186,7 +186,7 @@ class Reader:
                 part.take(message.offset() or 0, message.timestamp()[1], message.key(), message.value())
                 self.records += 1
             else:
-                part.reached(message.offset() or 0)
+                part.reached(message.offset() or 0, int(time.time() * 1000))
 
     def end_wait(self, *, arrived: bool = False) -> None:
         """Wait for no more documents. `arrived`: they are in the log, but not read yet."""
@@ -353,11 +353,13 @@ class Compactor:
 
     def _catch_up(self) -> None:
         """Read up to the current end offsets."""
-        ends = self._reader.ends()
+        now_ms, ends, parts = int(time.time() * 1000), self._reader.ends(), self._reader.parts
         while not self._reader.has_read(ends):
             self._read_on("the log is not read to its end")
             if self._is_full:
                 self._reread(self._dirty())
+        for place in ends.keys() & parts.keys():
+            parts[place].reached(ends[place], now_ms)
 
     @property
     def _is_full(self) -> bool:
@@ -515,11 +517,15 @@ def protected(pipeline: Pipeline, topics: Topics, candidates: Collection[Topic])
 
 
 def _is_protected(metadata: str, log: Log) -> bool:
-    """Whether every unprotected update is younger than half of the lag, by the summary of a commit."""
+    """Whether every unprotected update is younger than half of the lag, by the summary of a commit.
+
+    What was appended since the partition was read to its end may be one. A summary of an instance that has not read it
+    to its end, or of a version that did not store when, says nothing.
+    """
     committed = summary(metadata)
-    if committed is None:
+    if committed is None or committed.read is None:
         return False
-    since = committed.at if committed.oldest is None else min(committed.at, committed.oldest)
+    since = committed.read if committed.oldest is None else min(committed.read, committed.oldest)
     return time.time() * 1000 - since < log.compaction_lag / 2
 
 

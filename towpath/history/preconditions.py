@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
 from towpath.checks.change import writers
@@ -11,12 +12,13 @@ from towpath.checks.destination import kind
 from towpath.checks.facts import Facts, Side
 from towpath.checks.rule import Finding, Rule, error, rules, warning
 from towpath.checks.target import others
+from towpath.clients.kafka.topics import Topic
 from towpath.clients.mongo.client import REPLAY, Client, ClusterTime
 from towpath.clients.mongo.replica_set import ReplicaSet, collections, holds_documents, replay_set
 from towpath.config.namespaces import namespace_of, unmatched
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
-from towpath.errors import MongoUnreachable
+from towpath.errors import MongoUnreachable, TopicError
 from towpath.history.plan import (
     Log,
     Options,
@@ -27,14 +29,17 @@ from towpath.history.plan import (
     refuse_label,
     sink_of,
 )
-from towpath.log.definitions import DESTINATION_SET, SOURCE_SET
+from towpath.log.definitions import DESTINATION_SET, SOURCE_SET, transaction_timeout
 from towpath.log.field_rules import only_of
+from towpath.log.lag import TIMEOUTS, refuse_hanging_transactions, unread
 from towpath.log.source_offsets import SELECTION, SourceState, source_state
 from towpath.session import Session
 from towpath.store import schema_changes
 from towpath.store.writers import Registration, read_all
 
 _SHOWN = 5
+_PAUSE_S = 0.5  # between two readings while a transaction is open
+_LATE_S = 3.0  # until a message says that it is waited for
 #: The subject of what is found about a point in time.
 UNTIL = "--until"
 
@@ -88,9 +93,12 @@ class ReplayFacts:
 
     @cached_property
     def log(self) -> Log:
-        """The range of the log to apply."""
+        """The range of the log to apply. Raises `TopicError` for a transaction that stays open: it hides the rest."""
         _ = self.sources  # first: the log then holds all that was copied by then
-        return self.session.topics.ends(change_topics(self.pipeline, self.options.only, self.deployed.existing))
+        chosen = change_topics(self.pipeline, self.options.only, self.deployed.existing)
+        return committed_ends(
+            self.session, chosen, TIMEOUTS * transaction_timeout(self.pipeline, len(self.deployed.log))
+        )
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
@@ -100,6 +108,24 @@ class ReplayFacts:
     @cached_property
     def counts(self) -> dict[str, int]:
         return self.target.ask(partial(document_counts, targets=self.targets))
+
+
+def committed_ends(session: Session, topics: Collection[Topic], longest: float) -> Log:
+    """The first offsets and stable ends of topics, once all that is in them at the call is before these.
+
+    Raises `TopicError` for a transaction that is open for more than `longest` seconds.
+    """
+    written, start, is_said = session.topics.written(topics), time.monotonic(), False
+    while begun := unread(written, ends := session.topics.ends(topics)):
+        refuse_hanging_transactions(session.pipeline, session.topics, ends, longest, written)
+        (name, number), waited = min(begun), time.monotonic() - start
+        if waited > longest:
+            raise TopicError(f"{name}, partition {number}: a transaction has not ended in {longest:.0f} s", where=name)
+        if not is_said and waited > _LATE_S:
+            session.say(f"waiting until a transaction on {name}, partition {number}, has ended")
+            is_said = True
+        time.sleep(_PAUSE_S)
+    return ends
 
 
 def exactly_once(facts: ReplayFacts) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ from towpath.errors import Overtaken, Refused, TowpathError
 from towpath.history.emptying import Marker, empty
 from towpath.history.plan import Log, Options, Plan, change_topics, chosen
 from towpath.history.preconditions import OF_COMMAND, ReplayFacts
-from towpath.history.replay import Confirm, begin, check_log
+from towpath.history.replay import Confirm, begin, check_again, check_log
 from towpath.history.sink_run import Report, SinkRun
 from towpath.log import bounds
 from towpath.log.bounds import Code, still_in_log
@@ -104,6 +104,7 @@ def rebuild(session: Session, options: Options, report: Report, confirm: Confirm
     _start(session, marker)
     run = SinkRun(facts, plan, check)
     run.wait_until_applied(report)
+    check_again(run, report, applied={})  # the sink also reads what comes after it
     run.check = _with_accepted(session, plan, run.check)
     marker.require()
     _set_replay(session, None)

@@ -18,7 +18,7 @@ from towpath.config.text import utc
 from towpath.deploy.deployment import put
 from towpath.errors import MongoError, MongoUnreachable, NotWhole, Refused, TowpathError
 from towpath.history.emptying import Marker, empty
-from towpath.history.plan import Log, Options, Plan, Replay, definition, find, format_time, namespaces
+from towpath.history.plan import Log, Options, Plan, Replay, chosen, definition, find, format_time, namespaces
 from towpath.history.preconditions import (
     OF_BEGINNING,
     OF_COMMAND,
@@ -173,7 +173,8 @@ def check_log(
             session.say(line)
         if result.cut_short:
             session.say(
-                "for topics that were truncated or recreated, start again: `towpath remove PIPELINE --topics`, `deploy`"
+                "for topics that were truncated, deleted or recreated, start again: `towpath remove PIPELINE --topics`,"
+                " `deploy`"
             )
         raise NotWhole(
             "the log cannot rebuild all documents, and nothing was changed",
@@ -199,26 +200,51 @@ def too_early(until: ClusterTime | None, earliest: ClusterTime | None) -> Iterat
         )
 
 
-def _read_log(session: Session, log: Log, copied: ClusterTime | None, report: Report) -> LogCheck:
+def _read_log(
+    session: Session,
+    log: Log,
+    copied: ClusterTime | None,
+    report: Report,
+    applied: Mapping[Place, int] | None = None,
+) -> LogCheck:
     names, words = namespaces(session.pipeline, log), "checking the log"
     cleaned_ms = _cleaned_ms(session) if copied is not None else 0
-    result = integrity.check(session.pipeline, session.topics, names, copied, partial(report, words), cleaned_ms)
+    result = integrity.check(
+        session.pipeline, session.topics, names, copied, partial(report, words), cleaned_ms, applied
+    )
     report(words, result.records, result.records)
     return result
 
 
+def check_again(
+    run: SinkRun, report: Report, *, copied: ClusterTime | None = None, applied: Mapping[Place, int] | None
+) -> LogCheck:
+    """What the log lacks now that the sink has applied it, which is added to what it lacked at the start.
+
+    Kafka's cleaner may have come to updates, without the documents that have to follow them, before the sink did.
+    """
+    found, before = _read_log(run.facts.session, run.plan.log, copied, report, applied), run.check
+    known = {(broken.namespace, broken.key) for broken in before.broken} if before else set()
+    broken = tuple(one for one in found.broken if (one.namespace, one.key) not in known)
+    if broken or found.cut_short:
+        base = before or LogCheck(run.plan.offsets, (), (), None)
+        cut_short = {**found.cut_short, **base.cut_short}
+        run.check = replace(base, broken=(*base.broken, *broken), cut_short=cut_short)
+    return found
+
+
 def _cut_short(facts: ReplayFacts, log: Log) -> Mapping[Place, str]:
-    """Partitions that were truncated or recreated, by the positions at the pipeline's destination.
+    """Partitions that were truncated, deleted or recreated, by the positions at the pipeline's destination.
 
     A lost destination is a reason for a replay, so it does not prevent one. A rebuild empties that destination, so it
     needs to know: raises `MongoUnreachable`.
     """
     try:
-        return bounds.cut_short(facts.session, log)
+        return bounds.cut_short(facts.session, log, chosen(facts.pipeline, facts.options.only))
     except MongoUnreachable as error:
         if facts.is_rebuild:
             raise
-        facts.session.say(f"cannot check whether a topic of the log was truncated or recreated: {error}")
+        facts.session.say(f"cannot check whether a topic of the log was truncated, deleted or recreated: {error}")
         return {}
 
 
@@ -240,10 +266,15 @@ def _finish(run: SinkRun, replay: Replay, report: Report) -> Replayed:
         stop(session.connect, replay.name)
     with run.facts.cluster.connected() as client:
         records = sum(task.counts.records for task in positions.task_states(client, replay.sink))
+        done = positions.positions(client, replay.sink)
     earliest = None
     if plan.until is not None:  # Kafka may have compacted the log past it in the meantime
-        earliest = _read_log(session, plan.log, ReplayFacts(session, run.facts.options).copied, report).earliest
+        copied = ReplayFacts(session, run.facts.options).copied
+        earliest = check_again(run, report, copied=copied, applied=None).earliest
         earliest = earliest if earliest is not None and plan.until < earliest else None
+    else:  # one that follows also reads what replaces what was compacted
+        read = {place: max(end, done[place].offset if place in done else 0) for place, (_, end) in plan.log.items()}
+        check_again(run, report, applied={} if plan.follow else read)
     verdict = run.verdict(records=records, earliest=earliest)
     if not plan.follow:
         remove(replay, session, keep_letters=True)

@@ -36,6 +36,8 @@ class Summary:
     has_chunks: bool = False
     swept: int | None = None
     """When the chunks that no value needs were deleted last."""
+    read: int | None = None
+    """When this instance had read the partition to its end last; None while it has not. (`at` shows that it runs.)"""
 
     def written(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
@@ -71,6 +73,8 @@ class Part:
     """Whether chunks came since a sweep began."""
     swept: int | None = None
     """When the chunks that no value needs were deleted last (ms)."""
+    read_ms: int | None = None
+    """When it was read to its end last."""
 
     def take(self, offset: int, time_ms: int, key: bytes | None, value: bytes | None) -> None:
         """Take in a record."""
@@ -96,9 +100,9 @@ class Part:
         """Note that a sweep, which began with `new_chunks` unset, has left so many chunks."""
         self.has_chunks, self.swept = left > 0 or self.new_chunks, time_ms
 
-    def reached(self, offset: int) -> None:
-        """Note that all records before this offset were read."""
-        self.next = max(self.next or 0, offset)
+    def reached(self, end: int, time_ms: int) -> None:
+        """Note that all records before this offset, which was the end at this time, were read."""
+        self.next, self.read_ms = max(self.next or 0, end), max(self.read_ms or 0, time_ms)
 
     @property
     def oldest(self) -> First | None:
@@ -111,4 +115,5 @@ class Part:
 
     def summary(self, now_ms: int) -> Summary:
         oldest = self.oldest.time_ms if self.oldest else None
-        return Summary(now_ms, len(self.dirty), oldest, self.last_ms, self.quiet, self.has_chunks, self.swept)
+        partition = self.last_ms, self.quiet, self.has_chunks, self.swept, self.read_ms
+        return Summary(now_ms, len(self.dirty), oldest, *partition)

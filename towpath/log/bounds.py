@@ -14,8 +14,9 @@ from typing import Any, Literal, get_args
 
 from towpath.clients.connect.control import stop
 from towpath.clients.kafka.consume import NOTHING, Window, messages
-from towpath.clients.kafka.topics import Place, Topics
+from towpath.clients.kafka.topics import Place, Topic, Topics
 from towpath.clients.mongo.client import Client
+from towpath.config.namespaces import Selection, namespace_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
 from towpath.errors import Refused, TowpathError
@@ -235,8 +236,9 @@ def still_in_log(log: Window, topics: Topics) -> dict[Place, tuple[int, int]]:
     return {place: (first, end) for place, (first, end) in kept.items() if first < end}
 
 
-def _ends(log: Window, topics: Topics) -> dict[Place, tuple[int, int]]:
-    existing, names = topics.all(), {topic for topic, _ in log}
+def _ends(log: Window, topics: Topics, existing: Mapping[str, Topic] | None = None) -> dict[Place, tuple[int, int]]:
+    """Of the partitions that exist; `existing` are all topics, which are read if not given."""
+    existing, names = topics.all() if existing is None else existing, {topic for topic, _ in log}
     return topics.ends((topic for name, topic in existing.items() if name in names), stable=False)
 
 
@@ -257,17 +259,26 @@ def confirmed(session: Session, state: LogState | None = None) -> tuple[Break, .
     return tuple(gap for gap in suspected(session) if (gap.place, gap.code, gap.position) in before)
 
 
-def cut_short(session: Session, log: Window) -> dict[Place, str]:
-    """Why each partition that was cut short or recreated is incomplete, which its offsets do not show.
+def cut_short(session: Session, log: Window, chosen: Selection) -> dict[Place, str]:
+    """Why each partition that was cut short, recreated or deleted is incomplete, which its offsets do not show.
 
-    Raises `MongoUnreachable` when the destination, which stores the noted breaks, is unreachable.
+    A topic of a `chosen` namespace that no longer exists may not be in `log`. Raises `MongoUnreachable` when the
+    destination, which stores the noted breaks, is unreachable.
     """
     pipeline, topics = session.pipeline, session.topics
     with session.destination.briefly() as client:
         reasons, done = accepted(client, pipeline), positions(client, pipeline)
-    breaks = _breaks(pipeline, topics, LogState(done, _ends(log, topics), topics.ids(topic for topic, _ in log)))
+    existing = topics.all()  # after the positions: what has one did exist
+    ends, ids = _ends(log, topics, existing), topics.ids(topic for topic, _ in log)
+    breaks = _breaks(pipeline, topics, LogState(done, ends, ids))
     reasons |= {gap.place: f"{gap.code}: {gap.meaning}" for gap in breaks if gap.code != "TWP-LOG-GAP"}
-    return {place: reasons[place] for place in sorted(reasons) if place in log}
+
+    def is_lacking(place: Place) -> bool:
+        """Whether it is a part of the log, or was one. Others are of other namespaces, or newer than the log."""
+        topic = place[0]
+        return place in log or (topic not in existing and chosen.matches(namespace_of(pipeline.name, topic)))
+
+    return {place: reasons[place] for place in sorted(reasons) if is_lacking(place)}
 
 
 def accepted(client: Client, pipeline: Pipeline) -> dict[Place, str]:

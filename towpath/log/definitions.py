@@ -71,6 +71,9 @@ HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "se
 #: before that can be rebuilt from it.
 MARK = "min.compaction.lag.ms"
 POLICY = "cleanup.policy"
+_LONGEST = str(2**63 - 1)
+#: What shows it of a topic that someone has compacted without a lag: as long as it is set, no cleaner removes a record.
+COMPACTED_ONCE = {MARK: _LONGEST, "max.compaction.lag.ms": _LONGEST}
 #: All that a file decides about a change topic: what is judged of existing ones.
 SETTINGS = frozenset(
     (

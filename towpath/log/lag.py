@@ -133,7 +133,8 @@ def peek(topics: Topics, open_gaps: Window, limit: int) -> dict[Place, GapConten
     return contents
 
 
-_TIMEOUTS = 2  # of the source's transactions: one that is open for longer has not ended in time
+#: Of the source's transactions: one that is open for longer has not ended in time.
+TIMEOUTS = 2
 _RECHECK = 3.0  # seconds in which Kafka Connect ends a transaction in progress
 _SILENCE = 10.0  # seconds until an unresponsive broker is given up
 
@@ -167,7 +168,7 @@ def open_transactions(
     written = pipeline_written(pipeline, topics) if written is None else written
     if longest is None:
         collections = sum(map(pipeline.is_change_topic, {topic for topic, _ in written}))
-        longest = _TIMEOUTS * transaction_timeout(pipeline, collections)
+        longest = TIMEOUTS * transaction_timeout(pipeline, collections)
     begun, now = unread(written, ends), time.time()
     transactions = (OpenTransaction(place, begun[place], now - at) for place, at in _written_at(topics, begun).items())
     return sorted((each for each in transactions if each.seconds > longest), key=lambda each: -each.seconds)
