@@ -20,7 +20,7 @@ from towpath.deploy.schema import Listing, Metadata
 from towpath.errors import Refused, TowpathError
 from towpath.log.barrier import asking
 from towpath.log.changed_keys import ids
-from towpath.log.lag import pipeline_ends
+from towpath.log.lag import applied, gaps, pipeline_ends
 from towpath.session import Session
 from towpath.store import verdict as stored
 from towpath.store import verdict_file
@@ -217,13 +217,17 @@ def reason_to_restart(last: FollowState, now: FollowState, pipeline: Pipeline, f
 def follow_start(session: Session, request: VerifyRequest, options: Options) -> FollowState:
     """Where `verify --follow` starts: after the verdict of this request, or where the last one ended.
 
-    The second needs no full comparison. Prints why that cannot be. Raises `TowpathError` when Kafka does not answer.
+    The second needs no full comparison. Prints why that cannot be. Raises `TowpathError` when Kafka does not answer,
+    or the sink's positions cannot be read.
     """
     log = pipeline_ends(session.pipeline, session.topics)
+    places = {place: end for place, (_, end) in log.items()}
+    if not request.alone:  # what is not applied is not compared by the full pass either
+        with applied(session) as done:
+            places |= {place: start for place, (start, _) in gaps(log, done()).items()}
     context = VerdictContext.read(session, listing=request.listing)
     origin = None if context.origin is None else context.origin.as_json()
-    ends = {place: end for place, (_, end) in log.items()}
-    new = FollowState(request.id, request.of, options.ignore_field_order, True, origin, time.time(), ends, ())
+    new = FollowState(request.id, request.of, options.ignore_field_order, True, origin, time.time(), places, ())
     last = None if request.is_recent else verdict_file.read_followed(session.pipeline.name)
     if last is None:
         return new
