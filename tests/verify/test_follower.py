@@ -14,18 +14,18 @@ from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import FakeCluster, session_of
 from tests.verifier.test_rereads import IDS, PAIR, Patched, Server, document
 from towpath.config.namespaces import Selection
-from towpath.config.pipeline import Pipeline
-from towpath.errors import KafkaUnreachable
+from towpath.errors import KafkaUnreachable, NotYet, TowpathError
 from towpath.log import changed_keys
+from towpath.log import lag as lags
 from towpath.log.barrier import Passing
 from towpath.log.changed_keys import LogFollower
+from towpath.log.lag import pipeline_ends
+from towpath.session import Session
 from towpath.store.verdict_file import FollowState
 from towpath.verify import follower, run
 from towpath_verifier import Options, Recheck, Rereads
 
-PIPELINE = Pipeline.model_validate(
-    test_check_judgements.PIPELINE.model_dump(exclude_unset=True) | {"collections": {"include": [PAIR.source]}}
-)
+PIPELINE = test_check_judgements.PIPELINE.changed(collections={"include": [PAIR.source]})
 TOPIC = f"{PIPELINE.name}.v.c"
 PLACE = (TOPIC, 0)
 
@@ -175,6 +175,41 @@ def test_it_begins_with_what_the_full_pass_could_not_see(
     monkeypatch.setattr(run.verdict_file, "read_followed", lambda name: None)
     session = session_of(PIPELINE, topics=world.topics)
     assert run.follow_start(session, run.VerifyRequest(alone), Options()).places == {PLACE: start}
+
+
+def test_what_the_newest_records_changed_is_compared_once_it_is_applied(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited = list[float]()
+
+    def wait(session: Session, patience: float, say: object) -> Any:
+        waited.append(patience)
+        ends = pipeline_ends(PIPELINE, world.topics)
+        world.write(2, 2)
+        if patience < 1:
+            raise NotYet("not caught up in time")
+        return ends
+
+    monkeypatch.setattr(run, "wait_drained", wait)
+    session, request = session_of(PIPELINE, topics=world.topics), run.VerifyRequest(False, last=10)
+    world.write(1)
+    found = run._recent(session, request, Options(recheck=Recheck(patience=9)))
+    assert [one.key for one in found] == [IDS[1]], "what came in the meantime may not be applied"
+    with pytest.raises(TowpathError, match="there is no verdict: not caught up in time"):
+        run._recent(session, request, Options(recheck=Recheck(patience=0)))
+    assert waited == [9, 0]
+    assert [one.key for one in run._recent(session, request, None)] == [IDS[2], IDS[1]], "nothing to wait for"
+
+
+@pytest.mark.parametrize(("position", "lag"), [(0, 900.0), (3, 100.0), (6, 0.0), (5, 0.0)])
+def test_the_lag_is_that_of_the_oldest_record_that_is_not_applied(
+    world: World, monkeypatch: pytest.MonkeyPatch, position: int, lag: float
+) -> None:
+    for second in (100, 800, 900):
+        world.topics.write(TOPIC, (IDS[1], None, second))
+    world.topics.positions = {PLACE: position}
+    monkeypatch.setattr(lags.measure, "__defaults__", (lambda: 1_000.0,))
+    assert run._lag(session_of(PIPELINE, topics=world.topics)) == lag
 
 
 def fail_kafka(world: World) -> None:

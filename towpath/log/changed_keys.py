@@ -35,14 +35,16 @@ class ChangedDocument(NamedTuple):
     key: bytes
 
 
-def ids(pipeline: Pipeline, topics: Topics, count: int | None, age: timedelta | None) -> Iterator[ChangedDocument]:
-    """The documents of the newest records, each once, newest first within a partition.
+def ids(
+    pipeline: Pipeline, topics: Topics, count: int | None, age: timedelta | None, ends: Window
+) -> Iterator[ChangedDocument]:
+    """The documents of the newest records before `ends`, each once, newest first within a partition.
 
     Give exactly one of `count` (records, and all others of the same millisecond as the oldest of them) and `age` (time
-    up to now, by the brokers' clock).
+    up to now, by the brokers' clock). `ends`: partition → first offset and end.
     """
     now = time.time()
-    reader, unread = _Reader(pipeline, topics), pipeline_ends(pipeline, topics)
+    reader, unread = _Reader(pipeline, topics), ends
     if age is not None:
         yield from reader.documents(_from(topics, unread, int((now - age.total_seconds()) * 1000)))
     elif count is None:
