@@ -22,7 +22,7 @@ from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import ClusterTime
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.pipeline import Pipeline
-from towpath.errors import KafkaUnreachable, NoSuchConnector, NotYet, Refused, TowpathError
+from towpath.errors import KafkaUnreachable, NoSuchConnector, NotYet, Refused, TopicError, TowpathError
 from towpath.log import barrier, bounds
 from towpath.log.bounds import Break
 from towpath.log.definitions import SOURCE_SET
@@ -244,6 +244,19 @@ def test_nothing_is_proven_while_the_position_cannot_be_read_and_that_is_said_on
     assert len(log.said) == 1 and "Connect does not answer" in log.said[0]
     log.away = None
     assert passed(target), "it is asked again"
+
+
+def test_where_the_sink_is_can_be_read_again_later(log: Log) -> None:
+    passed, away = log.passing(), [AutoReconnect("the destination is away"), TopicError("no broker answers")]
+
+    def done() -> dict[tuple[str, int], int]:
+        if away:
+            raise away.pop()
+        return {PLACE: 20}
+
+    passed.done = done
+    assert [passed.applied() for _ in range(3)] == [{}, {}, {PLACE: 20}]
+    assert len(log.said) == 1 and "no broker answers" in log.said[0]
 
 
 def test_a_schema_change_that_holds_the_sink_up_is_said_and_nothing_is_proven(log: Log) -> None:

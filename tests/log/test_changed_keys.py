@@ -18,6 +18,7 @@ from towpath.config import loading as pipeline_file
 from towpath.config.pipeline import Pipeline as Spec
 from towpath.log.changed_keys import ids
 from towpath.log.definitions import TOPIC_SETTINGS
+from towpath.log.lag import pipeline_ends
 
 pytestmark = pytest.mark.servers
 
@@ -62,7 +63,8 @@ class Log:
 
     def newest(self, *, last: int | None = None, since: timedelta | None = None) -> list[int]:
         """The numbers of the documents, which have to be in the collections that they were written to."""
-        found = [(name, bson.decode(raw)["_id"]) for name, raw in ids(self.spec, self.topics, last, since)]
+        ends = pipeline_ends(self.spec, self.topics)
+        found = [(name, bson.decode(raw)["_id"]) for name, raw in ids(self.spec, self.topics, last, since, ends)]
         assert all(f"{self.spec.name}.{name}" == self.names[number % 2] for name, number in found)
         return [number for _, number in found]
 

@@ -97,16 +97,19 @@ def fill(topics: MemoryTopics, now_ms: int) -> list[tuple[int, tuple[str, int]]]
 def test_the_newest_records_are_found_over_all_partitions_and_of_one_time_all(topics: MemoryTopics, count: int) -> None:
     written = fill(topics, int(time.time() * 1000))
     oldest = written[-count][0] if count <= len(written) else 0
-    assert sorted(numbers(ids(PIPELINE, topics, count, None))) == sorted(one for at, one in written if at >= oldest)
+    found = numbers(ids(PIPELINE, topics, count, None, pipeline_ends(PIPELINE, topics)))
+    assert sorted(found) == sorted(one for at, one in written if at >= oldest)
 
 
 def test_the_records_of_an_age_are_those_since_then(topics: MemoryTopics) -> None:
     written = fill(topics, int(time.time() * 1000))
-    found = numbers(ids(PIPELINE, topics, None, timedelta(seconds=20.5)))
+    ends = pipeline_ends(PIPELINE, topics)
+    topics.write(ONE, document(1_000), at_ms=int(time.time() * 1000))
+    found = numbers(ids(PIPELINE, topics, None, timedelta(seconds=20.5), ends))
     assert sorted(found) == sorted(one for _, one in written[-30:])
-    assert numbers(ids(PIPELINE, topics, None, timedelta(seconds=1))) == []
+    assert numbers(ids(PIPELINE, topics, None, timedelta(seconds=1), ends)) == [], "what came later does not count"
     with pytest.raises(ValueError, match="a number of records, or an age"):
-        next(ids(PIPELINE, topics, None, None))
+        next(ids(PIPELINE, topics, None, None, ends))
 
 
 def test_a_long_partition_is_read_backwards_in_sections_and_each_document_comes_once(

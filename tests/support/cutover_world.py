@@ -300,10 +300,11 @@ class _Verification:
         self._verify = verify
 
     def verify_new(self, log: Any = None) -> int:
-        assert log is LOG or log is None
+        assert log is LOG or log is BEFORE or log is None
         return self._verify()
 
-    def verify_newest(self, records: int) -> int:
+    def verify_newest(self, records: int, log: Any) -> int:
+        assert log is BEFORE
         return self._verify()
 
 

@@ -12,7 +12,7 @@ import pytest
 from bson.max_key import MaxKey
 from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
-from pymongo.errors import OperationFailure
+from pymongo.errors import ExecutionTimeout, OperationFailure
 from pymongo.read_concern import ReadConcern
 
 from tests.support import bsonbytes as b
@@ -64,14 +64,38 @@ class Cursor:
         return map(RawBSONDocument, self.documents)
 
 
-@pytest.mark.parametrize("at", [None, Timestamp(5, 6)])
-def test_documents_are_read_by_id_in_all_batches_and_as_they_were_at_a_time(at: Timestamp | None) -> None:
+THEN = Timestamp(5, 6)
+
+
+@pytest.mark.parametrize(
+    ("when", "concern"),
+    [
+        ({}, None),
+        ({"at": THEN}, {"level": "snapshot", "atClusterTime": THEN}),
+        ({"since": THEN}, {"level": "majority", "afterClusterTime": THEN}),
+    ],
+    ids=["now", "at", "since"],
+)
+def test_documents_are_read_by_id_in_all_batches_and_as_they_were_at_a_time(
+    when: dict[str, Timestamp], concern: dict[str, Any] | None
+) -> None:
     stored = [b.document(("_id", b.int32(number)), ("x", b.NULL)) for number in range(1, 6)]
     server = Cursor(*stored)
-    assert list(by_ids(cast(Any, server), IDS, at)) == [(id_key(one), one) for one in stored]
+    assert list(by_ids(cast(Any, server), IDS, **when)) == [(id_key(one), one) for one in stored]  # type: ignore[arg-type]
     (find,) = server.commands
     assert decoded(find["filter"]) == {"_id": {"$in": [1, 2, 3, 4, 5]}}
-    assert (find["find"], find.get("readConcern")) == ("it", at and {"level": "snapshot", "atClusterTime": at})
+    assert (find["find"], find.get("readConcern")) == ("it", concern)
+    assert ("maxTimeMS" in find) is ("since" in when), "there may be no majority"
+
+
+def test_without_a_majority_nothing_is_known_of_what_an_election_keeps() -> None:
+    def refuse(command: Any, **how: Any) -> Any:
+        raise ExecutionTimeout("operation exceeded time limit", 50)
+
+    server: Any = Cursor()
+    server.cursor_command = refuse
+    with pytest.raises(proof.Unknown, match="time limit"):
+        proof.committed(server, IDS, THEN, None)
 
 
 class Ids:
@@ -222,7 +246,7 @@ class Watched:
     """A database whose change stream has these events: the second and what it is about."""
 
     def __init__(self, *events: tuple[int, dict[str, Any]], refuses: bool = False) -> None:
-        self.name, self.database, self._events = "it", self, list(events)
+        self.name, self.full_name, self.database, self._events = "it", "v.it", self, list(events)
         self._refuses = refuses
         self.asked: list[tuple[Any, dict[str, Any]]] = []
         self.resume_token = token(100)
@@ -245,7 +269,8 @@ class Watched:
 
 
 def changed(second: int, number: int) -> tuple[int, dict[str, Any]]:
-    return second, {"documentKey": RawBSONDocument(b.document(("shard", b.NULL), ("_id", b.int64(number))))}
+    key = RawBSONDocument(b.document(("shard", b.NULL), ("_id", b.int64(number))))
+    return second, {"operationType": "update", "documentKey": key}
 
 
 def test_the_changes_of_a_document_are_all_those_after_a_time_up_to_another() -> None:
@@ -255,19 +280,34 @@ def test_the_changes_of_a_document_are_all_those_after_a_time_up_to_another() ->
     assert found == {id_key(IDS[0]): [Timestamp(5, 1), Timestamp(7, 1)], id_key(IDS[1]): [Timestamp(6, 1)]}
     ((pipeline, how),) = watched.asked
     assert how["start_at_operation_time"] == after
-    assert [decoded(stage["$match"]) for stage in pipeline if "$match" in stage] == [
-        {"ns.coll": "it"},
-        {"documentKey._id": {"$in": [1, 2]}},
-    ]
-    assert pipeline[-1] == {"$project": {"documentKey._id": 1, "clusterTime": 1}}
+    assert bson.decode(bson.encode(pipeline[0])) == {
+        "$match": {
+            "$or": [
+                {"$and": [{"ns.coll": "it"}, {"documentKey._id": {"$in": [1, 2]}}]},
+                {"operationType": {"$in": ["drop", "rename"]}, "ns.coll": "it"},
+                {"operationType": "rename", "to.coll": "it"},
+                {"operationType": "dropDatabase"},
+            ]
+        }
+    }
+    assert pipeline[1:] == [{"$project": {"documentKey._id": 1, "operationType": 1, "clusterTime": 1}}]
     assert proof.changes(cast(Any, Watched(refuses=True)), IDS, to, to) == {}, "nothing can have changed"
     with pytest.raises(proof.Unknown, match="not a replica set"):
         proof.changes(cast(Any, Watched(refuses=True)), IDS, after, to)
 
 
-def test_a_drop_is_no_change_of_the_document_without_an_id() -> None:
+@pytest.mark.parametrize("kind", ["drop", "rename", "dropDatabase"])
+def test_what_replaces_a_collection_is_no_change_of_a_document(kind: str) -> None:
+    event = {"operationType": kind}
     after, to = Timestamp(4, 1), Timestamp(8, 0)
-    events = changed(5, 1), (6, {}), changed(7, 1)
+    with pytest.raises(proof.Replaced, match=f"v.it was dropped, renamed or replaced: {kind}"):
+        proof.changes(cast(Any, Watched(changed(5, 1), (6, event))), IDS, after, to)
+    assert proof.changes(cast(Any, Watched((4, event), (9, event))), IDS, after, to) == {}
+
+
+def test_what_is_about_no_document_is_no_change_of_the_one_without_an_id() -> None:
+    after, to = Timestamp(4, 1), Timestamp(8, 0)
+    events = changed(5, 1), (6, {"operationType": "create"}), changed(7, 1)
     found = proof.changes(cast(Any, Watched(*events)), [b.document(("_id", b.NULL)), IDS[0]], after, to)
     assert found == {id_key(IDS[0]): [Timestamp(5, 1), Timestamp(7, 1)]}
 

@@ -36,13 +36,20 @@ def document(number: int, value: int | None) -> State:
 class Server:
     """The documents of one side, and all that the source has ever written, by cluster time."""
 
-    log: list[tuple[int, State]] = field(default_factory=list)
-    """Of each change the number of the document, and its state since; a change's place + 1 is its cluster time."""
+    log: list[tuple[int | None, State]] = field(default_factory=list)
+    """Of each change the number of the document, and its state since; a change's place + 1 is its cluster time. A drop
+    has no number."""
     now: dict[int, State] = field(default_factory=dict)
+    kept: dict[int, State] | None = None
+    """What a majority has; None if that is `now`."""
 
     def at(self, number: int, time: int) -> State:
-        states = [state for place, (changed, state) in enumerate(self.log, 1) if changed == number and place <= time]
+        states = [state for changed, state in self.log[:time] if changed in (number, None)]
         return states[-1] if states else None
+
+    def drop(self) -> None:
+        self.log.append((None, None))
+        self.now.clear()
 
 
 class Patched(pytest.MonkeyPatch):
@@ -59,19 +66,24 @@ class Patched(pytest.MonkeyPatch):
 
 
 def _by_ids(
-    server: Server, ids: Sequence[bytes], at: Timestamp | None = None, only: None = None
+    server: Server, ids: Sequence[bytes], at: Timestamp | None = None, only: None = None, since: Timestamp | None = None
 ) -> Iterator[tuple[Key, bytes]]:
     for id in ids:
         number = IDS.index(id)
-        state = server.now.get(number) if at is None else server.at(number, at.time)
+        now = server.now if since is None else server.kept or server.now
+        state = now.get(number) if at is None else server.at(number, at.time)
         if state is not None:
             yield id_key(state), state
 
 
 def _changes(server: Server, ids: Sequence[bytes], after: Timestamp, to: Timestamp) -> dict[Key, list[Timestamp]]:
     times: dict[Key, list[Timestamp]] = {}
-    for time, (number, _) in enumerate(server.log, 1):
-        if IDS[number] in ids and after < Timestamp(time, 0) <= to:
+    for time, (number, _) in enumerate(server.log[: to.time], 1):
+        if Timestamp(time, 0) <= after:
+            continue
+        if number is None:
+            raise proof.Replaced("it was dropped")
+        if IDS[number] in ids:
             times.setdefault(id_key(IDS[number]), []).append(Timestamp(time, 0))
     return times
 
@@ -107,10 +119,17 @@ class Interleaved(RuleBasedStateMachine):
         self.source.log.append((number, document(number, value)))
 
     @rule()
+    def drop(self) -> None:
+        self.source.drop()
+
+    @rule()
     def apply(self) -> None:
         if self.applied < len(self.source.log):
             number, state = self.source.log[self.applied]
-            self.destination.now[number] = state
+            if number is None:
+                self.destination.now.clear()
+            else:
+                self.destination.now[number] = state
             self.applied += 1
 
     @rule()
@@ -138,7 +157,7 @@ class Interleaved(RuleBasedStateMachine):
             assert not isinstance(outcome, Unresolved)
             assert isinstance(outcome, Difference) == self.is_wrong(number), outcome
             if isinstance(outcome, Difference):
-                assert outcome.destination == self.destination.now[number]
+                assert outcome.destination == self.destination.now.get(number)
             self.suspected.discard(number)
         assert len(self.rereads) == len(self.suspected)
 
@@ -318,6 +337,30 @@ def test_a_document_is_due_after_its_pause(patched: Patched, sides: tuple[Server
     assert rereads.step() == []
     assert 80 < (rereads.pause() or 0) < 111
     assert rereads.size == len(b"".join(IDS))
+
+
+@pytest.mark.parametrize("passed", [None, lambda time: True])
+def test_what_was_dropped_at_the_source_is_judged_once_the_pipeline_has_passed_that(
+    patched: Patched, sides: tuple[Server, Server], passed: Any
+) -> None:
+    source, destination = sides
+    rereads = Rereads(source, destination, Recheck(first=0, tries=1, patience=1e9), passed)  # type: ignore[arg-type]
+    rereads.add(PAIR, [IDS[1]])
+    source.drop()
+    assert rereads.step() == [], "the destination may not have dropped it yet"
+    [(_, _, suspect)] = rereads._waiting
+    assert (suspect.seen_at, suspect.why) == (Timestamp(4, 0), "it was dropped")
+    assert rereads.step() == [(0, Difference("v.c", IDS[1], None, document(1, 0)))]
+
+
+def test_what_a_primary_shows_that_is_to_lose_it_proves_nothing(patched: Patched, sides: tuple[Server, Server]) -> None:
+    """It is cut off: no member has its last write, which no change stream will show."""
+    source, destination = sides
+    rereads = Rereads(source, destination, Recheck(first=0, tries=1), lambda time: True)  # type: ignore[arg-type]
+    source.kept = dict(source.now)
+    source.now[1] = document(1, 7)
+    rereads.add(PAIR, [IDS[1]])
+    assert rereads.step() == [(0, Same("v.c", IDS[1]))]
 
 
 def outcomes(sides: tuple[Server, Server], recheck: Recheck, passed: Any = None, **how: Any) -> list[Any]:

@@ -15,6 +15,7 @@ from typing import Any
 import bson
 import pytest
 from bson import Int64
+from bson.timestamp import Timestamp
 from pymongo import MongoClient
 
 from tests.support import bsonbytes as b
@@ -22,7 +23,17 @@ from tests.support import raw
 from tests.support.corpus import Specimen
 from tests.support.mongod import MongodSizes, Root, start_replica_set, start_standalone
 from tests.support.replicator import Replicator
-from towpath_verifier import Difference, Mask, Options, Pair, Recheck, Unsuitable, Verification, VerifierError
+from towpath_verifier import (
+    Difference,
+    Mask,
+    Options,
+    Pair,
+    Recheck,
+    Rereads,
+    Unsuitable,
+    Verification,
+    VerifierError,
+)
 from towpath_verifier.metadata import Schemas
 
 pytestmark = pytest.mark.servers
@@ -313,6 +324,39 @@ def test_a_collection_dropped_during_the_run_is_told(sides: Sides) -> None:
         "v.c was dropped at the destination during the run",
     ]
     assert not run.verdict.clean
+
+
+REPLACING: dict[str, Callable[[raw.Client], object]] = {
+    "drop": lambda source: source.v.c.drop(),
+    "rename": lambda source: source.v.c.rename("other"),
+    "rename to it": lambda source: source.v.empty.rename("c", dropTarget=True),
+    "$out": lambda source: source.v.empty.aggregate([{"$out": "c"}]),
+    "dropDatabase": lambda source: source.drop_database("v"),
+}
+
+
+@pytest.mark.parametrize("how", REPLACING)
+def test_what_replaces_a_collection_proves_nothing_before_the_pipeline_has_passed_it(sides: Sides, how: str) -> None:
+    sides.source.v.create_collection("empty")
+    sides.fill("c", [document(number) for number in range(10)])
+    sides.destination.v.c.update_one({"_id": 1}, {"$set": {"n": -1}})
+    passes, asked = 1, set[Timestamp]()
+
+    def passed(time: Timestamp) -> bool:
+        asked.add(time)
+        return len(asked) <= passes
+
+    rereads = Rereads(sides.source, sides.destination, Recheck(first=0, tries=1), passed)
+    rereads.add(Pair("v.c", "v.c"), [bson.encode({"_id": 1})])
+    REPLACING[how](sides.source)
+    for _ in range(3):
+        time.sleep(rereads.pause() or 0.0)
+        assert rereads.step() == []
+    assert len(asked) == 2, "when it differed, and when it was replaced"
+    passes = 2
+    time.sleep(rereads.pause() or 0.0)
+    ((_, outcome),) = rereads.step()
+    assert isinstance(outcome, Difference) and outcome.kind == "extra"
 
 
 def test_without_an_answer_how_far_the_pipeline_is_there_is_no_verdict(sides: Sides) -> None:

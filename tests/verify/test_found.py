@@ -23,7 +23,7 @@ from towpath.cli import repair
 from towpath.config.events import as_line
 from towpath.config.namespaces import Selection
 from towpath.cutover import takeover
-from towpath.errors import MongoUnreachable, Refused
+from towpath.errors import KafkaUnreachable, MongoUnreachable, Refused
 from towpath.log.changed_keys import Unread
 from towpath.monitor import pages
 from towpath.monitor.dashboard import Short
@@ -88,6 +88,7 @@ class Machines:
         since: float = 0.0,
         journal: Path | None = None,
         resume: bool = False,
+        lag: float | None = None,
     ) -> None:
         """What `towpath verify` does when it finds this."""
         self.tick()
@@ -99,7 +100,9 @@ class Machines:
             return compared
 
         self.patch.setattr(run, "Verification", verification)
-        request, options = VerifyRequest(True, only=only), Options(journal=journal, resume=resume)
+        self.patch.setattr(run, "asking", lambda *_, **__: nullcontext())
+        self.patch.setattr(run, "_lag", lambda session: lag)
+        request, options = VerifyRequest(lag is None, only=only), Options(journal=journal, resume=resume)
         run.run(self.session, [], options, request, lambda progress: None, lambda event: None)
         self.tick()
 
@@ -147,6 +150,36 @@ def test_what_a_verdict_proves_begins_by_the_destination_s_clock(
     since = machines.known.proven_since
     assert since is not None and abs(since - (before - 60 - is_late)) < 5
     assert machines.gate[0] is is_green
+
+
+def test_what_a_verdict_proves_begins_before_what_the_destination_lacked_then(
+    machines: Machines, tmp_path: Path
+) -> None:
+    """An insert and a delete that the sink had before it: both sides were equal."""
+    before, journal = time.time(), tmp_path / "journal"
+    for machine in ("a", "b"):
+        machines.use(machine)
+        machines.verify(since=before - 60, lag=7_200.0, journal=journal)
+        since = machines.known.proven_since
+        assert since is not None and abs(since - (before - 7_260)) < 5
+    machines.verify(since=before - 50, lag=1.0, journal=journal, resume=True)
+    since = machines.known.proven_since
+    assert since is not None and abs(since - (before - 7_250)) < 5, "the first part of the run was then"
+    machines.verify(since=before - 40, lag=0.0)
+    since = machines.known.proven_since
+    assert since is not None and abs(since - (before - 40)) < 5
+
+
+def test_a_verdict_of_an_unknown_lag_does_not_count(machines: Machines) -> None:
+    def fail(session: Session) -> float:
+        raise KafkaUnreachable("no broker answers")
+
+    machines.verify(lag=0.0)
+    machines.patch.setattr(run, "Verification", lambda *_, **__: Compared([], time.time()))
+    machines.patch.setattr(run, "_lag", fail)
+    run.run(machines.session, [], Options(), VerifyRequest(False), lambda progress: None, lambda event: None)
+    assert "its deployment is not known: no broker answers" in machines.said[-1]
+    assert not machines.gate[0]
 
 
 def test_a_later_verdict_on_another_part_does_not_hide_a_difference(machines: Machines) -> None:

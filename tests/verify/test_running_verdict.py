@@ -73,16 +73,28 @@ def test_it_tells_what_differs_and_how_old_it_is() -> None:
     worse = replace(found, missing=2, order=1, waiting=4, unresolved=5)
     assert worse.differences == 3
     assert "2 missing, 1 order, 4 to be compared again, 5 not judged;" in worse.description
+    unknown = replace(found, behind_records=None, behind_seconds=None)
+    assert unknown.description == "following: no differences; 1,500 compared, unknown how far behind, 0 s ago"
 
 
 @pytest.mark.parametrize(
     ("found", "code"),
-    [({}, 0), ({"waiting": 1}, 2), ({"unresolved": 1}, 2), ({"missing": 1}, 1), ({"missing": 1, "waiting": 1}, 2)],
+    [
+        ({}, 0),
+        ({"waiting": 1}, 2),
+        ({"unresolved": 1}, 2),
+        ({"behind_records": 1}, 2),
+        ({"behind_records": None}, 2),
+        ({"missing": 1}, 1),
+        ({"missing": 1, "waiting": 1}, 2),
+    ],
 )
 def test_documents_that_are_not_judged_are_no_good_end(
-    found: dict[str, int], code: int, monkeypatch: pytest.MonkeyPatch
+    found: dict[str, int | None], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "follow", lambda *_: replace(verdict(), following=False, **found))
+    end = {"following": False, "behind_records": 0} | found
+    monkeypatch.setattr(command, "follow", lambda *_: replace(verdict(), **end))
+    monkeypatch.setattr(command, "handle", lambda handler: None)
     start = FollowState("one", "everything", False, True, None, 0.0, {}, ())
     result, request = VerificationResult(Verdict([])), VerifyRequest(True)
     with click.Context(command.verify), pytest.raises(click.exceptions.Exit) as ended:

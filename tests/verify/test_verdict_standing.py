@@ -87,18 +87,20 @@ def test_a_run_goes_on_only_in_the_history_in_which_it_began(
 ) -> None:
     journal = Journal(tmp_path / "journal")
     stored, later = Before("one", {"two": "10:00"}), Before("three")
-    about = before and {"origin": before.as_json(), "before": asdict(stored)}
+    lag = 5.0 if before is NOW else 0.0  # older runs stored none
+    about = before and {"origin": before.as_json(), "before": asdict(stored)} | ({"lag": lag} if lag else {})
     journal.begin({"origin": about}, 1.0, [])
     if words:
         with pytest.raises(Refused, match=re.escape(words)):
-            resumed(journal, now, "no answer", later)
+            resumed(journal, now, "no answer", later, 7.0)
     else:
-        found = resumed(journal, now, "no answer", later)
-        assert found == (before, stored if before else Before()), "the verdict belongs where its first range does"
+        found = resumed(journal, now, "no answer", later, 7.0)
+        wanted = (before, stored, lag) if before else (None, Before(), 7.0)
+        assert found == wanted, "the verdict belongs where its first range does"
 
 
 def test_without_a_run_to_resume_the_origin_is_that_of_now(tmp_path: Path) -> None:
-    assert resumed(Journal(tmp_path / "journal"), LATER, "", Before("one")) == (LATER, Before("one"))
+    assert resumed(Journal(tmp_path / "journal"), LATER, "", Before("one"), 7.0) == (LATER, Before("one"), 7.0)
 
 
 def test_one_of_before_the_deployment_does_not_count() -> None:

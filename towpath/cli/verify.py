@@ -24,6 +24,7 @@ from towpath.deploy import unreplicated
 from towpath.deploy.schema import Listing, metadata, remember, time_to_remember
 from towpath.log.barrier import asking
 from towpath.session import Session
+from towpath.signals import Interrupts, handle
 from towpath.store import state_files, verdict_file
 from towpath.store.cutover import no_copy
 from towpath.store.verdict_file import FollowState
@@ -34,6 +35,7 @@ from towpath.verify.run import VerifyRequest, follow_start
 from towpath_verifier import Options, Pair, Recheck, Verdict, started_ahead
 
 _EXAMPLES = 10  # differences that are shown in full
+_PATIENCE = 10.0  # seconds in which --follow ends after a signal; then what it waits for is interrupted
 
 
 @click.command()
@@ -169,17 +171,21 @@ def _follow(
 ) -> int:
     """Follow until interrupted, and print each difference once it is proven. Returns their number at the end.
 
-    Exits when documents are not judged, and when its output cannot be written: without a reader it would not end.
+    Exits when documents are not judged or not compared, and when its output cannot be written: without a reader it
+    would not end.
     """
     if output := click.get_current_context().find_object(Output):
         output.is_required = True
     state, name = replace(start, whole=start.whole and not result.verdict.errors), session.pipeline.name
     known = verdict_file.path(name) if start.began == request.id else verdict_file.followed_path(name)
+    handle(stop := Interrupts(patience=_PATIENCE))
     with nullcontext() if request.alone else asking(session) as passed:
         say("comparing documents that change, until interrupted; `towpath status` shows the progress")
-        verdict = follow(session, state, known, passed, print_json if as_json else _print, request.only, options)
+        report = print_json if as_json else _print
+        verdict = follow(session, state, known, passed, report, request.only, options, lambda: stop.came)
+    stop.hold()
     print_json(Followed(**asdict(verdict))) if as_json else click.echo(verdict.description)
-    if verdict.unresolved or verdict.waiting:
+    if verdict.unresolved or verdict.waiting or verdict.behind_records != 0:
         raise click.exceptions.Exit(ERROR)
     return verdict.differences + (len(result.metadata.differences) if result.metadata else 0)
 

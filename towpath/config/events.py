@@ -160,7 +160,8 @@ class Following:
     extra: int
     different: int
     order: int
-    behind_records: int
+    behind_records: int | None
+    """Records of the log that are not compared; None when unknown."""
     behind_seconds: float | None
     """How old the oldest of these records is at most; None when unknown."""
     age_seconds: float = 0.0
@@ -182,9 +183,10 @@ class Following:
         waiting = f", {self.waiting:,} to be compared again" if self.waiting else ""
         waiting += f", {self.unresolved:,} not judged" if self.unresolved else ""
         seconds = "" if self.behind_seconds is None else f", {self.behind_seconds:.1f} s"
-        behind = f"{self.behind_records:,} records{seconds} behind"
+        behind = "unknown how far" if self.behind_records is None else f"{self.behind_records:,} records{seconds}"
         state = "following" if self.following else "stopped"
-        return f"{state}: {differences}{waiting}; {self.compared:,} compared, {behind}, {self.age_seconds:.0f} s ago"
+        compared = f"{self.compared:,} compared, {behind} behind"
+        return f"{state}: {differences}{waiting}; {compared}, {self.age_seconds:.0f} s ago"
 
 
 class Followed(Following, Event):

@@ -166,13 +166,23 @@ def _relaxes_old(work: Work) -> bool:
     return _makes_reverse(work) and (not work.options.blocks or writes_through(work.session.source))
 
 
+def _await_applied(work: Work) -> None:
+    work.log = barrier.wait(work.session, work.options.timeout, work.session.say)
+
+
+def _verify_newest(work: Work) -> int:
+    _await_applied(work)  # before that, both sides may be equal because the sink lags
+    return work.changes.verify_newest(work.options.newest, work.log)
+
+
 def _verify_until_short(work: Work) -> int:
     compared = 0
     for _ in range(_ROUNDS):
-        compared += work.changes.verify_new()
+        _await_applied(work)
+        compared += work.changes.verify_new(work.log)
         if work.changes.duration_s < _SHORT_S:
             break
-    work.log = barrier.wait(work.session, work.options.timeout, work.session.say)
+    _await_applied(work)  # for a short pause
     return compared
 
 
@@ -449,7 +459,7 @@ SINK_STOPS = (
 STEPS = (
     Step(
         "verifying the newest records",
-        lambda work: work.changes.verify_newest(work.options.newest),
+        _verify_newest,
         when=_cuts_over,
     ),
     PREPARE_REVERSE,

@@ -263,13 +263,21 @@ class Passing:
             has_passed = self._passed(target)
             failed = None if has_passed else self._failed()
         except (TowpathError, PyMongoError) as error:  # it may succeed when the next document is due
-            self._report(f"cannot read the pipeline's position: {error}; differences wait for it")
+            self._report_unread(error)
             return False
         if failed and self.ends and failed.code and time.monotonic() - (self._failed_since or 0.0) > _LASTS:
             raise TowpathError(
                 failed.what, "it proves nothing before that is fixed", where=failed.where, code=failed.code
             )
         return has_passed
+
+    def applied(self) -> dict[Place, int]:
+        """Up to where the sink has applied each partition; none, which is reported, while that cannot be read."""
+        try:
+            return self.done()
+        except (TowpathError, PyMongoError) as error:
+            self._report_unread(error)
+            return {}
 
     def _failed(self) -> TowpathError | None:
         """The failure of connectors; reported when it is first seen, as is a connector that is paused or stopped."""
@@ -315,6 +323,9 @@ class Passing:
         if self._behind_since and time.monotonic() - self._behind_since > _LATE:
             self._report(f"differences wait for the pipeline: {reason}")
         return not reason
+
+    def _report_unread(self, error: Exception) -> None:
+        self._report(f"cannot read the pipeline's position: {error}; differences wait for it")
 
     def _report(self, words: str) -> None:
         if not self._reported:

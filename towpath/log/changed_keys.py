@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from hashlib import blake2b
 from typing import NamedTuple
@@ -34,14 +35,16 @@ class ChangedDocument(NamedTuple):
     key: bytes
 
 
-def ids(pipeline: Pipeline, topics: Topics, count: int | None, age: timedelta | None) -> Iterator[ChangedDocument]:
-    """The documents of the newest records, each once, newest first within a partition.
+def ids(
+    pipeline: Pipeline, topics: Topics, count: int | None, age: timedelta | None, ends: Window
+) -> Iterator[ChangedDocument]:
+    """The documents of the newest records before `ends`, each once, newest first within a partition.
 
     Give exactly one of `count` (records, and all others of the same millisecond as the oldest of them) and `age` (time
-    up to now, by the brokers' clock).
+    up to now, by the brokers' clock). `ends`: partition → first offset and end.
     """
     now = time.time()
-    reader, unread = _Reader(pipeline, topics), pipeline_ends(pipeline, topics)
+    reader, unread = _Reader(pipeline, topics), ends
     if age is not None:
         yield from reader.documents(_from(topics, unread, int((now - age.total_seconds()) * 1000)))
     elif count is None:
@@ -139,13 +142,22 @@ _REFRESH = 5.0  # seconds between two reads of the topics and their ends
 
 
 class Unread(NamedTuple):
-    """Records of the log that are not read (control records count), and how old the oldest of them is at most.
+    """Records of the log that have not come yet (control records count), and how old the oldest of them is at most.
 
-    That is the age of the last record that was read before it; None where none was.
+    That is the age of the last record that was read before it; None where none was. Both are None while the log's ends
+    are not known.
     """
 
-    records: int
+    records: int | None
     seconds: float | None
+
+
+class _Waiting(NamedTuple):
+    """A record that the sink has not applied yet; `at_ms` is the brokers' time."""
+
+    offset: int
+    at_ms: int
+    document: ChangedDocument
 
 
 class LogFollower:
@@ -154,16 +166,29 @@ class LogFollower:
     While Kafka is unresponsive, it returns nothing; it continues at the same offsets afterwards.
     """
 
-    def __init__(self, pipeline: Pipeline, topics: Topics, starts: Mapping[Place, int]) -> None:
-        """`starts`: the next offset of each partition that exists already."""
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        topics: Topics,
+        starts: Mapping[Place, int],
+        applied: Callable[[], Mapping[Place, int]] | None = None,
+    ) -> None:
+        """`starts`: the next offset of each partition that exists already.
+
+        `applied`: up to where the sink has applied each partition. With it, documents come once their record is
+        applied: before that, both sides may be equal because the sink lags, whatever it makes of the record.
+        """
         self.records = 0
         self.failure = ""
         """Why the last request to Kafka failed; empty when it succeeded."""
-        self._pipeline, self._topics = pipeline, topics
+        self._pipeline, self._topics, self._applied = pipeline, topics, applied
         self._next: dict[Place, int] = {}
+        """The next offset to read."""
         self._ends: dict[Place, int] = {}
         self._newest_ms: dict[Place, int] = {}
         """The brokers' time of the last record read."""
+        self._waiting: dict[Place, deque[_Waiting]] = {}
+        """What was read and has not come yet; no partition without records."""
         self._refreshed = 0.0
         self._consumer = topics.consumer()
         try:
@@ -179,45 +204,65 @@ class LogFollower:
         self._consumer.close()
 
     def take(self, seconds: float, limit: int) -> list[ChangedDocument]:
-        """The documents of the records that arrive in the next `seconds`, each once; returns early at about `limit`."""
+        """The documents of the records that arrive in the next `seconds`, each once; returns early at about `limit`.
+
+        With `applied`: of the records that have arrived by then, and are applied. It reads no more while `limit` are
+        not.
+        """
         self.refresh()
-        documents: dict[ChangedDocument, None] = {}
-        until = time.monotonic() + seconds
-        while len(documents) < limit and (remaining := until - time.monotonic()) > 0:
-            for message in batch(self._consumer, min(remaining, 0.2)):
-                if (document := self._changed_document(message)) is not None:
-                    documents[document] = None
-        return list(documents)
+        until, lags = time.monotonic() + seconds, bool(self._waiting)
+        count = sum(map(len, self._waiting.values()))
+        while count < limit and (remaining := until - time.monotonic()) > 0:
+            count += sum(map(self._read, batch(self._consumer, min(remaining, 0.2))))
+        if lags:
+            time.sleep(max(0.0, until - time.monotonic()))
+        return list(dict.fromkeys(self._come()))
 
     @property
     def places(self) -> dict[Place, int]:
-        """The next offset of each partition."""
-        return dict(self._next)
+        """The next offset of each partition: of the first record that has not come."""
+        return self._next | {place: records[0].offset for place, records in self._waiting.items()}
 
     def unread(self) -> Unread:
-        """What it has not read; `take` and `refresh` read the ends of the log."""
-        behind = {place: end - self._next[place] for place, end in self._ends.items() if end > self._next[place]}
+        """What has not come; `take` and `refresh` read the ends of the log."""
+        if self.failure:
+            return Unread(None, None)
+        places = self.places
+        behind = {place: end - places[place] for place, end in self._ends.items() if end > places[place]}
         if not behind:
             return Unread(0, 0.0)
-        seconds = None
-        if behind.keys() <= self._newest_ms.keys():
-            seconds = max(0.0, time.time() - min(self._newest_ms[place] for place in behind) / 1000)
+        seconds, oldest = None, self._newest_ms | {place: first[0].at_ms for place, first in self._waiting.items()}
+        if behind.keys() <= oldest.keys():
+            seconds = max(0.0, time.time() - min(oldest[place] for place in behind) / 1000)
         return Unread(sum(behind.values()), seconds)
 
-    def _changed_document(self, message: Message) -> ChangedDocument | None:
+    def _read(self, message: Message) -> bool:
+        """Whether it is the record of a document, which waits then."""
         place, offset = place_of(message), message.offset() or 0
         if not is_record(message):
             self._next[place] = max(self._next[place], offset)
-            return None
+            return False
         self._next[place] = offset + 1
-        self._newest_ms[place] = message.timestamp()[1]
+        at_ms = self._newest_ms[place] = message.timestamp()[1]
         self.records += 1
-        key = message.key()
-        return ChangedDocument(namespace_of(self._pipeline.name, place[0]), key) if is_key(key) else None
+        if not is_key(key := message.key()):
+            return False
+        document = ChangedDocument(namespace_of(self._pipeline.name, place[0]), key)
+        self._waiting.setdefault(place, deque()).append(_Waiting(offset, at_ms, document))
+        return True
 
-    def refresh(self) -> None:
-        """Read the topics and their ends, if the last time is some seconds ago."""
-        if time.monotonic() - self._refreshed > _REFRESH:
+    def _come(self) -> Iterator[ChangedDocument]:
+        """The documents of the records that wait, and are applied."""
+        applied = self._applied() if self._applied and self._waiting else {}
+        for place, records in list(self._waiting.items()):
+            while records and (self._applied is None or records[0].offset < applied.get(place, 0)):
+                yield records.popleft().document
+            if not records:
+                del self._waiting[place]
+
+    def refresh(self, *, at_once: bool = False) -> None:
+        """Read the topics and their ends, if the last time is some seconds ago, or `at_once`."""
+        if at_once or time.monotonic() - self._refreshed > _REFRESH:
             try:
                 self._assign({})
                 self.failure = ""

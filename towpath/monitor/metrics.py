@@ -266,11 +266,11 @@ _PIPELINE: Table[Report] = {
     ),
     # is it the same?
     "verify_behind_seconds": (
-        "How old the oldest record is at most that `verify --follow` has not read",
+        "How old the oldest record is at most that `verify --follow` has not compared",
         "verification.follow.behind_seconds",
     ),
     "verify_behind_records": (
-        "Records between `verify --follow` and the end of the log",
+        "Records of the log that `verify --follow` has not compared",
         "verification.follow.behind_records",
     ),
     "verify_unresolved": ("Documents that `verify --follow` could not judge yet", "verification.follow.unresolved"),

@@ -1,8 +1,9 @@
 """The last verdict of a full verification, its history, and what was found since, stored at the destination.
 
 Every machine can read them. The collection `towpath.verdicts` holds one document per pipeline: `{_id: pipeline,
-history, found, id, at, …, origin, written}`. `origin` is JSON text, because it has namespaces as keys, which may not
-be valid field names. `written` is the time of `at` by the server's clock. `history` says since when and why all
+history, found, id, at, …, origin, lag, written}`. `origin` is JSON text, because it has namespaces as keys, which may
+not be valid field names. `lag`: by how many seconds the destination lagged when it began. `written` is the time of `at`
+by the server's clock. `history` says since when and why all
 verdicts and unfinished verifications of before are void; it is missing until that happens for the first time. `found`
 holds verdict's id → when that verification, or the `verify --follow` that continues it, proved a difference last. Only
 two things remove an entry: all that this verification has found is the same again, or a verdict on everything, which

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from towpath.config.events import Difference, Following
 from towpath.config.namespaces import Selection
-from towpath.log.changed_keys import LogFollower
+from towpath.log.barrier import Passing
+from towpath.log.changed_keys import LogFollower, Unread
 from towpath.log.field_rules import pair_of
 from towpath.session import Session
 from towpath.store import verdict_file
@@ -24,7 +25,6 @@ from towpath_verifier import (
     Namespace,
     Options,
     Outcome,
-    Passed,
     Rereads,
     Same,
     Unresolved,
@@ -36,6 +36,7 @@ _GATHER_S = 1.0  # seconds for which records are collected before their document
 _BATCH = 20_000  # most documents compared in one turn
 _MAX_WAITING = 50_000  # documents that wait for another comparison; beyond it, no more records are read from the log
 _RECHECK_S = 30.0  # seconds between two comparisons of everything that is known to differ
+_LAST_TURNS = 3  # at the end, for what has come until then and is not applied or judged yet
 _SAVE_S = 5.0  # seconds after which positions are stored again
 _SAVE_SHARE = 10  # times as long as storing took passes until differences are stored again
 _SHOWN = 10_000  # differences that are stored with the paths that differ; beyond it, only with their _id
@@ -47,25 +48,28 @@ def follow(
     session: Session,
     begin: FollowState,
     known: Path,
-    passed: Passed | None,
+    passed: Passing | None,
     report: Callable[[Difference], None],
     only: Sequence[str],
     options: Options,
+    is_over: Callable[[], bool],
 ) -> Following:
-    """Verify changes from `begin` on until interrupted; return the verdict at that point.
+    """Verify changes from `begin` on until `is_over`; return the verdict at that point.
 
     Starts with the differences in `known`, a verdict. Stores the differences, its positions in the log, and the running
     verdict that `status` shows. `report` receives each difference once it is proven. `only` holds patterns of source
-    namespaces; empty means all.
+    namespaces; empty means all. After an interrupt it is not known how far the verdict is behind.
     """
     clients = session.source.client(), session.destination.client()
-    with LogFollower(session.pipeline, session.topics, begin.places) as log:
+    applied = passed.applied if passed else None
+    with LogFollower(session.pipeline, session.topics, begin.places, applied) as log:
         rereads = options.rereads(*clients, passed, session.say)
         selection = replace(session.pipeline.selection, only=tuple(only))
         follower = _Follower(session, log, rereads, report, selection, begin)
         with follower.stored(known), suppress(KeyboardInterrupt):
-            while True:
+            while not is_over():
                 follower.turn()
+            follower.finish()
         return follower.verdict(following=False)
 
 
@@ -83,6 +87,8 @@ class _Follower:
     known: dict[_Id, Difference] = field(default_factory=dict)
     """What differs."""
     waiting: dict[_Id, bytes] = field(default_factory=dict)
+    again: set[_Id] = field(default_factory=set)
+    """Those that have differed again since: of that change, what they come to says nothing."""
     unresolved: dict[_Id, bytes] = field(default_factory=dict)
     """Documents that could not be judged, and have not been found equal or different since."""
     equal: set[_Id] = field(default_factory=set)
@@ -96,6 +102,8 @@ class _Follower:
     saved: float = float("-inf")
     save_seconds: float = 0.0
     """How long storing took last; it writes every difference."""
+    is_finished: bool = False
+    """Whether all that the log had at the end was looked at."""
     kafka_failure: str = ""
     """Why Kafka does not answer, once that has been reported."""
 
@@ -136,6 +144,15 @@ class _Follower:
         self.state = replace(self.state, places=self.log.places)
         self._save(following=True)
 
+    def finish(self) -> None:
+        """Compare what the log has now as well, as far as it is applied soon."""
+        self.log.refresh(at_once=True)
+        for _ in range(_LAST_TURNS):
+            self.turn()
+            if not (self.log.unread().records or self.waiting):
+                break
+        self.is_finished = True
+
     def _report_kafka(self) -> None:
         if bool(self.log.failure) != bool(self.kafka_failure):
             self.session.say(
@@ -150,6 +167,8 @@ class _Follower:
             for id in chunk:
                 if (key := (namespace, id_key(id))) not in unequal:
                     self._forget(key)
+                    self.again.discard(key)
+            self.again |= unequal.keys() & self.waiting.keys()
             new = {key: id for key, id in unequal.items() if key not in self.waiting}
             if new:
                 self.waiting.update(new)
@@ -164,6 +183,10 @@ class _Follower:
 
     def _resolved(self, outcome: Outcome) -> None:
         key = outcome.namespace, id_key(outcome.id)
+        if isinstance(outcome, Same) and key in self.again:
+            self.rereads.add(pair_of(self.session.pipeline, outcome.namespace), [outcome.id])
+            self.again.remove(key)
+            return
         if isinstance(outcome, Same):
             self._forget(key)
         elif isinstance(outcome, Unresolved):
@@ -175,6 +198,7 @@ class _Follower:
                 self.report(difference)
             self._know(key, difference)
             self.has_proven = True
+        self.again.discard(key)
         self.waiting.pop(key, None)  # last, so that an interrupt loses nothing
 
     def _know(self, key: _Id, difference: Difference) -> None:
@@ -189,7 +213,7 @@ class _Follower:
 
     def verdict(self, *, following: bool) -> Following:
         counts = Counter(difference.kind for difference in self.known.values())
-        behind = self.log.unread()
+        behind = self.log.unread() if following or self.is_finished else Unread(None, None)
         return Following(
             since=self.since,
             at=time.time(),

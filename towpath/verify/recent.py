@@ -41,7 +41,8 @@ class RecentVerification:
 
     session: Session
     changed: Iterable[tuple[Namespace, bytes]]
-    """Source namespaces with `{_id: …}` in BSON, grouped by namespace (`towpath.log.changed_keys`)."""
+    """Source namespaces with `{_id: …}` in BSON, grouped by namespace (`towpath.log.changed_keys`). The destination has
+    these changes: before that, both sides may be equal because it lags."""
     only: Sequence[str]
     """Patterns of source namespaces; empty for all."""
     options: Options
@@ -107,13 +108,15 @@ class IncrementalVerification:
     duration_s: float = 0.0
     """How long the last comparison took."""
 
-    def verify_newest(self, records: int) -> int:
-        """Compare the documents of the newest `records` records."""
-        ends = pipeline_ends(self.logged.pipeline, self.logged.topics)
-        return self._compare(changed_keys.ids(self.logged.pipeline, self.logged.topics, records, None), ends)
+    def verify_newest(self, records: int, log: Window) -> int:
+        """Compare the documents of the newest `records` records in this log, which the sink has applied."""
+        return self._compare(changed_keys.ids(self.logged.pipeline, self.logged.topics, records, None, log), log)
 
     def verify_new(self, log: Window | None = None) -> int:
-        """Compare the documents of the records since the last comparison began, in this log; by default, up to now."""
+        """Compare the documents of the records since the last comparison began, in this log, which is applied.
+
+        By default up to now, for a log of the other direction: it names what the destination has already.
+        """
         ends = pipeline_ends(self.logged.pipeline, self.logged.topics) if log is None else log
         return self._compare(changed_keys.ids_after(self.logged.pipeline, self.logged.topics, self.start, ends), ends)
 

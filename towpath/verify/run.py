@@ -11,16 +11,17 @@ from datetime import timedelta
 from functools import partial
 from uuid import uuid4
 
+from towpath.clients.kafka.consume import Window
 from towpath.clients.kafka.topics import Place
 from towpath.config import events
 from towpath.config.events import Event, as_line
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import duration
 from towpath.deploy.schema import Listing, Metadata
-from towpath.errors import Refused, TowpathError
-from towpath.log.barrier import asking
-from towpath.log.changed_keys import ids
-from towpath.log.lag import pipeline_ends
+from towpath.errors import NotYet, Refused, TowpathError
+from towpath.log.barrier import asking, wait_drained
+from towpath.log.changed_keys import ChangedDocument, ids
+from towpath.log.lag import applied, gaps, measure, pipeline_ends
 from towpath.session import Session
 from towpath.store import verdict as stored
 from towpath.store import verdict_file
@@ -60,18 +61,24 @@ def run(
     examples, has_found = list[Example](), False
     # first: collections recreated during the run are not what the verdict is about
     now, unknown = verdicts.try_origin(session, listing=request.listing)
-    before = verdicts.before(session)
+    before, lag = verdicts.before(session), 0.0
+    if now and request.of == EVERYTHING and not request.alone:
+        try:
+            lag = _lag(session)
+        except TowpathError as error:
+            now, unknown = None, str(error)
     if options.journal:
         if options.resume:
-            now, before = resumed(Journal(options.journal), now, unknown, before)
-        options = replace(options, origin=now and {"origin": now.as_json(), "before": asdict(before)})
+            now, before, lag = resumed(Journal(options.journal), now, unknown, before, lag)
+        origin = now and {"origin": now.as_json(), "before": asdict(before)} | ({"lag": lag} if lag else {})
+        options = replace(options, origin=origin)
     with (
         nullcontext() if request.alone else asking(session, ends=True) as passed,
         verdict_file.writing(session.pipeline.name) as file,
     ):
         verification: Verification | RecentVerification
         if request.is_recent:
-            changed = ids(session.pipeline, session.topics, request.last, request.since)
+            changed = _recent(session, request, options if passed else None)
             verification = RecentVerification(session, changed, request.only, options, passed=passed)
         else:
             uris = session.pipeline.source.uri, session.pipeline.destination.uri
@@ -92,29 +99,56 @@ def run(
         whole = last.as_json() | {"origin": now and now.as_json()}
         file.write(as_line(whole))
     if request.of == EVERYTHING:
-        verdicts.store(session, whole, unknown, before)
+        verdicts.store(session, whole, unknown, before, lag)
     report(last)
     return result
 
 
-def resumed(journal: Journal, now: Origin | None, unknown: str, before: Before) -> tuple[Origin | None, Before]:
-    """Origin, and what was stored when it began, of the run to resume; `now` and `before` if there is none.
+def _lag(session: Session) -> float:
+    """How many seconds ago the source had the oldest change that the sink has not applied: it is not compared yet."""
+    with applied(session) as done:
+        positions = done()
+    return measure(session.topics, pipeline_ends(session.pipeline, session.topics), positions).seconds
+
+
+def _recent(session: Session, request: VerifyRequest, options: Options | None) -> Iterator[ChangedDocument]:
+    """The documents of the newest records that the log has now.
+
+    With `options`, once the sink has applied them: before that, both sides may be equal because it lags.
+    """
+    since, began = request.since, time.monotonic()
+    if options is None:
+        ends: Window = pipeline_ends(session.pipeline, session.topics)
+    else:
+        try:
+            ends = wait_drained(session, options.recheck.patience, session.say)
+        except NotYet as error:
+            raise TowpathError(f"there is no verdict: {error}") from error
+    if since is not None:
+        since += timedelta(seconds=time.monotonic() - began)
+    return ids(session.pipeline, session.topics, request.last, since, ends)
+
+
+def resumed(
+    journal: Journal, now: Origin | None, unknown: str, before: Before, lag: float
+) -> tuple[Origin | None, Before, float]:
+    """Origin, what was stored when it began, and the lag then, of the run to resume; those given if there is none.
 
     Raises `Refused` when its ranges no longer count.
     """
     about = journal.about()
     if about is None:
-        return now, before
+        return now, before, lag
     known = about.get("origin") or {}
     if "before" not in known:  # without an origin, the verdict does not count for a cutover
-        return None, Before()
-    before, began = Before(**known["before"]), Origin.from_json(known["origin"])
+        return None, Before(), lag
+    before, lag, began = Before(**known["before"]), known.get("lag", 0.0), Origin.from_json(known["origin"])
     if began == now or began is None:
-        return began, before
+        return began, before, lag
     doubt = f"cannot check what it belongs to: {unknown}" if now is None else began.doubt(now)
     if doubt:
         raise Refused(f"cannot resume the run in {journal.path}: {doubt}; run `towpath verify` without --resume")
-    return began, before
+    return began, before, lag
 
 
 def _refuse_other_history(session: Session, began: Origin, lost_for: float) -> None:
@@ -217,13 +251,17 @@ def reason_to_restart(last: FollowState, now: FollowState, pipeline: Pipeline, f
 def follow_start(session: Session, request: VerifyRequest, options: Options) -> FollowState:
     """Where `verify --follow` starts: after the verdict of this request, or where the last one ended.
 
-    The second needs no full comparison. Prints why that cannot be. Raises `TowpathError` when Kafka does not answer.
+    The second needs no full comparison. Prints why that cannot be. Raises `TowpathError` when Kafka does not answer,
+    or the sink's positions cannot be read.
     """
     log = pipeline_ends(session.pipeline, session.topics)
+    places = {place: end for place, (_, end) in log.items()}
+    if not request.alone:  # what is not applied is not compared by the full pass either
+        with applied(session) as done:
+            places |= {place: start for place, (start, _) in gaps(log, done()).items()}
     context = VerdictContext.read(session, listing=request.listing)
     origin = None if context.origin is None else context.origin.as_json()
-    ends = {place: end for place, (_, end) in log.items()}
-    new = FollowState(request.id, request.of, options.ignore_field_order, True, origin, time.time(), ends, ())
+    new = FollowState(request.id, request.of, options.ignore_field_order, True, origin, time.time(), places, ())
     last = None if request.is_recent else verdict_file.read_followed(session.pipeline.name)
     if last is None:
         return new

@@ -269,14 +269,14 @@ def before(session: Session) -> Before:
         return Before()
 
 
-def store(session: Session, verdict: Mapping[str, Any], unknown: str, before: Before) -> None:
+def store(session: Session, verdict: Mapping[str, Any], unknown: str, before: Before, lag: float) -> None:
     """Store a verdict on everything; say when it will not count everywhere. `unknown`: why it has no origin.
 
-    `before`: when its verification began.
+    `before`: when its verification began. `lag`: by how many seconds the destination lagged then.
     """
     if unknown:
         session.say(f"this verdict will not count for a cutover, because its deployment is not known: {unknown}")
-    summary = {**asdict(Verdict.read(verdict)), "origin": verdict["origin"]}
+    summary = {**asdict(Verdict.read(verdict)), "origin": verdict["origin"], "lag": lag}
     reason = _written(session, lambda client: stored.write(client, session.pipeline, summary, before))
     with state_files.writing(verdict_file.full_path(session.pipeline.name)) as file:
         file.write(json.dumps(summary | {"at_destination": not reason}))
@@ -337,7 +337,8 @@ class Verification:
     created: Annotated[Sequence[str], Field(exclude=True)] = ()
     """Collections that were created since `full`, by their names at the source: it did not compare them."""
     ahead: Annotated[float, Field(exclude=True)] = 0.0
-    """By how many seconds the clock of the machine of `full` was ahead of the destination's."""
+    """By how many seconds `full` proves less than it says: the destination lagged then, and the clock of that machine
+    was ahead of the destination's."""
 
     @classmethod
     def of(cls, pipeline: str, context: VerdictContext) -> Verification:
@@ -369,8 +370,8 @@ class Verification:
 
     @property
     def proven_since(self) -> float | None:
-        """When the last full verification began, seconds since the epoch, also by the destination's clock; None unless
-        both sides were the same, and nothing has been found since.
+        """Since when the last full verification may not have compared a change, seconds since the epoch, also by the
+        destination's clock; None unless both sides were the same, and nothing has been found since.
         """
         full = self.full
         if full is None or full.verdict != "same" or not full.clean or full.age < 0 or self.left or self.unresolved:
@@ -422,11 +423,12 @@ class Verification:
 
 
 def _ahead(full: Mapping[str, Any] | None) -> float:
-    """See `Verification.ahead`; 0 for a verdict that is not stored at the destination."""
-    if full is None or "written" not in full:
+    """See `Verification.ahead`; the clock of a verdict that is not stored at the destination counts as right."""
+    if full is None:
         return 0.0
-    late: timedelta = datetime.fromisoformat(full["at"]) - full["written"]
-    return max(0.0, late.total_seconds())
+    lag: float = full.get("lag", 0.0)
+    late: timedelta = datetime.fromisoformat(full["at"]) - full["written"] if "written" in full else timedelta()
+    return lag + max(0.0, late.total_seconds())
 
 
 def found_words(found: str) -> str:

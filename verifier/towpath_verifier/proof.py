@@ -16,11 +16,11 @@ from typing import Any, TypeAlias
 from bson.timestamp import Timestamp
 from pymongo.collection import Collection
 from pymongo.database import Database
-from pymongo.errors import OperationFailure
+from pymongo.errors import ExecutionTimeout, OperationFailure
 
 from towpath_verifier.differences import Difference, Namespace, Pair, differing, same_but_for_order
 from towpath_verifier.raw import Key, id_document, id_element, key
-from towpath_verifier.reads import RAW, Client, among, by_database, by_ids, cluster_time, collection
+from towpath_verifier.reads import RAW, Client, among, by_database, by_ids, cluster_time, collection, matching
 
 _STRIKES = 3  # a sink may split a transaction of the source, and briefly show a state that the source never had
 _FAR = 100  # at most so many differing paths are counted
@@ -86,15 +86,21 @@ class Judge:
         pair, ids = group[0].pair, [suspect.id for suspect in group]
         documents = collection(self.source, pair.source)
         theirs = dict(by_ids(collection(self.destination, pair.destination), ids))
-        ours = {of: pair.left(document) for of, document in by_ids(documents, ids, only=pair.only)}
-        end = cluster_time(self.source)
         changed, unknown = dict[Key, list[Timestamp]](), ""
         try:
-            if start is None or end is None:
+            if start is None:
                 raise Unknown("the source is not a replica set")
+            present = committed(documents, ids, start, pair.only)
+            end = cluster_time(self.source) or start
             changed = {of: [start, *times] for of, times in changes(documents, ids, start, end).items()}
         except Unknown as error:
             unknown = f"it keeps changing, and its past states cannot be read: {error}"
+            present = dict(by_ids(documents, ids, only=pair.only))
+        except Replaced as error:
+            for suspect in group:  # it is judged once the pipeline has passed that as well
+                suspect.seen_at, suspect.why = end, str(error)
+            return []
+        ours = {of: pair.left(document) for of, document in present.items()}
         outcomes: list[tuple[Suspect, Outcome]] = []
         for suspect in group:
             different = self._difference(suspect, ours.get(suspect.key), theirs.get(suspect.key))
@@ -153,17 +159,36 @@ class Unknown(Exception):
     """The server cannot show past changes: it is a standalone, a privilege is missing, or the oplog is too short."""
 
 
+class Replaced(Exception):
+    """The collection was dropped, renamed or replaced, and with it every document, without an event of each."""
+
+
+_REPLACING = ("drop", "rename", "dropDatabase")
+
+
 def changes(
     documents: Collection[Any], ids: Sequence[bytes], after: Timestamp, to: Timestamp
 ) -> dict[Key, list[Timestamp]]:
-    """The cluster times at which each of these documents changed, later than `after`, up to `to`. Raises `Unknown`."""
+    """The cluster times at which each of these documents changed, later than `after`, up to `to`.
+
+    Raises `Replaced` and `Unknown`.
+    """
     times: dict[Key, list[Timestamp]] = {}
     if to <= after:  # nothing can have changed
         return times
-    database = documents.database.with_options(codec_options=RAW)
-    matches = {"ns.coll": documents.name}, among(b"documentKey._id", ids)
-    for event in _events(database, matches, "documentKey._id", after, to):
-        if (document := event.get("documentKey")) is not None:  # an _id of null also matches a drop, which has no key
+    database, name = documents.database.with_options(codec_options=RAW), documents.name
+    match = {
+        "$or": [
+            matching({"ns.coll": name}, among(b"documentKey._id", ids)),
+            {"operationType": {"$in": ["drop", "rename"]}, "ns.coll": name},
+            {"operationType": "rename", "to.coll": name},  # as at the end of $out
+            {"operationType": "dropDatabase"},
+        ]
+    }
+    for event in _events(database, match, ("documentKey._id", "operationType"), after, to):
+        if event["operationType"] in _REPLACING:
+            raise Replaced(f"{documents.full_name} was dropped, renamed or replaced: {event['operationType']}")
+        if (document := event.get("documentKey")) is not None:  # an _id of null also matches what has no key
             changed = key(id_element(bytes(document.raw)))
             times.setdefault(changed, []).append(event["clusterTime"])
     return times
@@ -174,16 +199,15 @@ def written(client: Client, namespaces: Iterable[Namespace], after: Timestamp, t
     return {
         f"{database}.{event['ns']['coll']}"
         for database, names in sorted(by_database(namespaces).items())
-        for event in _events(client[database], [{"ns.coll": {"$in": names}}], "ns", after, to)
+        for event in _events(client[database], {"ns.coll": {"$in": names}}, ("ns",), after, to)
     }
 
 
 def _events(
-    database: Database[Any], matches: Iterable[Mapping[str, Any]], field: str, after: Timestamp, to: Timestamp
+    database: Database[Any], match: Mapping[str, Any], fields: Sequence[str], after: Timestamp, to: Timestamp
 ) -> Iterator[Any]:
-    """This field, and the time, of the events later than `after` and up to `to`, which is past. Raises `Unknown`."""
-    pipeline: list[Mapping[str, Any]] = [{"$match": match} for match in matches]
-    pipeline.append({"$project": {field: 1, "clusterTime": 1}})
+    """These fields, and the time, of the events later than `after` and up to `to`, which is past. Raises `Unknown`."""
+    pipeline: list[Mapping[str, Any]] = [{"$match": match}, {"$project": dict.fromkeys((*fields, "clusterTime"), 1)}]
     deadline = time.monotonic() + _PATIENCE
     try:
         with database.watch(pipeline, start_at_operation_time=after, max_await_time_ms=_AWAIT_MS) as stream:
@@ -199,6 +223,19 @@ def _events(
     except OperationFailure as error:
         raise Unknown(str(error)) from error
     raise Unknown(f"the change stream did not reach {to} within {_PATIENCE:g} s")
+
+
+def committed(
+    documents: Collection[Any], ids: Sequence[bytes], since: Timestamp, only: Mapping[str, Any] | None
+) -> dict[Key, bytes]:
+    """Documents as a majority of the members has them, no earlier than `since`: no election takes that back.
+
+    Raises `Unknown` if no majority gets that far in time.
+    """
+    try:
+        return dict(by_ids(documents, ids, only=only, since=since))
+    except ExecutionTimeout as error:
+        raise Unknown(str(error)) from error
 
 
 def states(

@@ -121,6 +121,7 @@ def brief(error: Any) -> str:
 #: Ids in one command: `$in` and change streams stay far below 16 MB.
 IDS, ID_BYTES = 1_000, 1 << 20
 NAMESPACE_NOT_FOUND = 26
+_MAJORITY_MS = 30_000  # for a majority of the members to get as far as the primary was
 
 
 def collection(client: Client, namespace: Namespace) -> Collection[Any]:
@@ -154,15 +155,19 @@ def by_ids(
     ids: Sequence[bytes],
     at: Timestamp | None = None,
     only: Mapping[str, Any] | None = None,
+    since: Timestamp | None = None,
 ) -> Iterator[tuple[raw.Key, bytes]]:
     """Key and bytes of the documents that have one of these ids, and match the filter `only`.
 
-    An id is any BSON with an `_id`. `at`: as they were at this cluster time.
+    An id is any BSON with an `_id`. `at`: as they were at this cluster time. `since`: as a majority of the members has
+    them at this cluster time or later; raises `ExecutionTimeout` if none does in time.
     """
     chosen = matching(among(b"_id", ids), only)
     command: dict[str, Any] = {"find": documents.name, "filter": chosen, "batchSize": IDS}
     if at is not None:
         command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
+    elif since is not None:
+        command |= {"readConcern": {"level": "majority", "afterClusterTime": since}, "maxTimeMS": _MAJORITY_MS}
     database = documents.database.with_options(codec_options=RAW)
     with (
         database.client.start_session() as session,  # a snapshot is that of its session
