@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,7 +22,7 @@ from towpath.history import preconditions
 from towpath.history.plan import Options
 from towpath.history.preconditions import ReplayFacts, committed_ends, point_in_time
 from towpath.log import lag
-from towpath.log.source_offsets import SourcePosition, SourceState
+from towpath.log.source_offsets import SourcePosition, SourceState, source_state
 from towpath.session import Session
 
 WHOLE = FILE + '[capture]\nwhole_documents = ["shop.dotted"]\n'
@@ -91,3 +93,39 @@ def test_a_transaction_that_has_lost_its_end_is_refused(
     monkeypatch.setattr(preconditions, "refuse_hanging_transactions", lambda *of: None)
     with pytest.raises(TopicError, match=r"partition 0: a transaction has not ended in 0 s"):
         committed_ends(session, list(topics.all().values()), 0.01)
+
+
+REPORT = {"namespace": "shop.report", "id": "40:1/0/shop.report", "from": "20:1", "to": "41:1"}
+
+
+@pytest.mark.parametrize(
+    ("refills", "only", "until", "refused"),
+    [
+        ([REPORT], (), 20, "shop.report was renamed or replaced at 20:1"),
+        ([REPORT | {"changes": 3}], (), 20, "shop.report: 3 renames or replacements between 20:1"),
+        ([REPORT | {"changes": 3}], ("shop.report",), 40, "no longer known"),
+        ([REPORT | {"changes": 3}], (), 19, ""),
+        ([REPORT | {"changes": 3}], (), 41, ""),
+        ([REPORT | {"changes": 3}], ("shop.orders",), 40, ""),
+        # of several collections
+        ([REPORT | {"namespace": "", "changes": 2}], ("shop.orders",), 40, "some collections: 2 renames"),
+        ([REPORT | {"namespace": "", "changes": 2}], ("shop.orders",), 41, ""),
+    ],
+)
+def test_a_point_in_time_is_refused_while_the_log_may_not_have_all_of_a_replaced_collection(
+    tmp_path: Path, refills: list[dict[str, Any]], only: tuple[str, ...], until: int, refused: str
+) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(FILE)
+    schema = {"partition": {"towpath": "shop", "schema": True}, "offset": {"refills": json.dumps(refills)}}
+    root = {"phase": "stream", "selection": "x", "namespaces": "[]", "copied": "1:1"}
+    state = source_state([{"partition": {"towpath": "shop"}, "offset": root}, schema])
+    inventory: Any = SimpleNamespace(
+        pipeline=pipeline_file.read(file),
+        sources={"shop-source": replace(state, position=SourcePosition(ClusterTime(99, 1), False))},
+        options=SimpleNamespace(until=ClusterTime(until, 1), only=only),
+        log={("shop.shop.report", 0): (0, 9)},
+    )
+    found = list(point_in_time(cast(ReplayFacts, inventory)))
+    assert [refused in str(finding) for finding in found] == ([True] if refused else [])
+    assert all("20:1 (1970-01-01T00:00:20Z), or 41:1" in finding.advice for finding in found)

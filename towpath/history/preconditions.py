@@ -32,7 +32,7 @@ from towpath.history.plan import (
 from towpath.log.definitions import DESTINATION_SET, SOURCE_SET, transaction_timeout
 from towpath.log.field_rules import only_of
 from towpath.log.lag import TIMEOUTS, refuse_hanging_transactions, unread
-from towpath.log.source_offsets import SELECTION, SourceState, source_state
+from towpath.log.source_offsets import SELECTION, Refill, SourceState, source_state
 from towpath.session import Session
 from towpath.store import schema_changes
 from towpath.store.writers import Registration, read_all
@@ -305,14 +305,28 @@ def _within_refills(until: ClusterTime, facts: ReplayFacts) -> Iterator[Finding]
     """At --until, the log has all rows of each collection that was renamed or replaced."""
     pattern = chosen(facts.pipeline, facts.options.only)
     for refill in (refill for state in facts.sources.values() if state.schema for refill in state.schema.refills):
-        if pattern.matches(refill.namespace) and refill.start <= until and (refill.end is None or until < refill.end):
-            end = "they are not all there yet" if refill.end is None else f"they are all there at {refill.end}"
+        is_chosen = not refill.namespace or pattern.matches(refill.namespace)
+        if is_chosen and refill.start <= until and (refill.end is None or until < refill.end):
             or_later = f", or {format_time(refill.end)} or a later one" if refill.end else ""
             yield error(
-                f"--until {format_time(until)}: {refill.namespace} was renamed or replaced at"
-                f" {format_time(refill.start)}, and its documents follow in the log; {end}",
+                f"--until {format_time(until)}: {_of_refill(refill)}",
                 f"give a point in time before {format_time(refill.start)}{or_later}",
             )
+
+
+def _of_refill(refill: Refill) -> str:
+    """Why a point in time within it cannot be rebuilt."""
+    if refill.changes > 1:
+        return (
+            f"{refill.namespace or 'some collections'}: {refill.changes:,} renames or replacements between"
+            f" {format_time(refill.start)} and {refill.end}; at which times between these the log has all documents is"
+            " no longer known"
+        )
+    end = "they are not all there yet" if refill.end is None else f"they are all there at {refill.end}"
+    return (
+        f"{refill.namespace} was renamed or replaced at {format_time(refill.start)}, and its documents follow in the"
+        f" log; {end}"
+    )
 
 
 def one_writer(facts: ReplayFacts) -> Iterator[Finding]:

@@ -134,13 +134,16 @@ class Splices:
 
 @dataclass(frozen=True, slots=True)
 class Refill:
-    """The rows of a collection that was renamed or replaced follow its schema change."""
+    """The rows of a collection that was renamed or replaced follow its schema change; or several of these joined."""
 
     namespace: str
+    """Empty for joined ones of several collections."""
     start: Annotated[_Time, Field(validation_alias="from")]
-    """Of the change."""
+    """Of the change; of joined ones, the first."""
     end: Annotated[_MaybeTime, Field(validation_alias="to")] = None
     """When the log has all rows; None until then."""
+    changes: int = 1
+    """How many are joined. Between `start` and `end` there may be times at which the log has all rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,7 @@ class SchemaCapture:
     is_on: Annotated[bool, Field(validation_alias="on")] = True
     """Whether it still does: not once `[ddl]` is removed."""
     refills: Annotated[tuple[Refill, ...], BeforeValidator(lambda text: json.loads(text or "[]"))] = ()
-    """The newest ones."""
+    """The newest ones, and the older ones joined."""
     error: _Words = ""
     """Why schema changes cannot be read at present; empty when they can."""
 

@@ -3,35 +3,46 @@ package io.towpath.source.ddl;
 import io.towpath.record.ClusterTime;
 import io.towpath.record.JsonArrays;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.TreeSet;
 import org.bson.BsonDocument;
+import org.bson.BsonInt32;
 import org.bson.BsonString;
 import org.bson.BsonValue;
 
 /** What the connector's offsets keep of schema changes. */
 final class SchemaOffset {
-    /** Of more refills, the oldest that are complete are forgotten. */
+    /** Of more refills, the oldest that are complete are joined. */
     static final int MOST_REFILLS = 200;
 
     /**
-     * Rows that follow a change of their collection.
+     * Rows that follow a change of their collection; or several of these joined.
      *
-     * @param id of the change
-     * @param from its time
+     * @param namespace empty for joined ones of several collections
+     * @param id of the change; of joined ones, the last
+     * @param from its time; of joined ones, the first
      * @param to when the rows were complete, or of no use any more; empty while they are not
+     * @param changes how many are joined
      */
-    record Refill(String namespace, String id, ClusterTime from, Optional<ClusterTime> to) {
+    record Refill(String namespace, String id, ClusterTime from, Optional<ClusterTime> to, int changes) {
+        private Refill(String namespace, String id, ClusterTime from) {
+            this(namespace, id, from, Optional.empty(), 1);
+        }
+
         private static Refill parse(BsonDocument stored) {
             return new Refill(
                     stored.getString("namespace").getValue(),
                     stored.getString("id").getValue(),
                     ClusterTime.parse(stored.getString("from").getValue()),
                     Optional.ofNullable(stored.get("to"))
-                            .map(time -> ClusterTime.parse(time.asString().getValue())));
+                            .map(time -> ClusterTime.parse(time.asString().getValue())),
+                    stored.getInt32("changes", new BsonInt32(1)).getValue());
         }
 
         private BsonDocument stored() {
@@ -39,7 +50,22 @@ final class SchemaOffset {
                     .append("id", new BsonString(id))
                     .append("from", new BsonString(from.toString()));
             to.ifPresent(time -> stored.append("to", new BsonString(time.toString())));
+            if (changes > 1) stored.append("changes", new BsonInt32(changes));
             return stored;
+        }
+
+        private Refill closed(ClusterTime time) {
+            return new Refill(namespace, id, from, Optional.of(time), changes);
+        }
+
+        /** Both as one, with the time between them. Both are complete. */
+        private Refill joined(Refill later) {
+            return new Refill(
+                    namespace.equals(later.namespace) ? namespace : "",
+                    later.id,
+                    Collections.min(List.of(from, later.from)),
+                    Optional.of(Collections.max(List.of(to.orElseThrow(), later.to.orElseThrow()))),
+                    changes + later.changes);
         }
     }
 
@@ -116,10 +142,27 @@ final class SchemaOffset {
     }
 
     void openRefill(String namespace, String id, ClusterTime from) {
-        refills.add(new Refill(namespace, id, from, Optional.empty()));
-        for (int index = 0; index < refills.size() && refills.size() > MOST_REFILLS; )
-            if (refills.get(index).to.isPresent()) refills.remove(index);
-            else index++;
+        refills.add(new Refill(namespace, id, from));
+        for (int left = refills.size(); left > MOST_REFILLS; left--) joinOldest();
+    }
+
+    /** Of one collection, as the states of the others are not missing; or else, of any. */
+    private void joinOldest() {
+        Map<String, Refill> oldest = new LinkedHashMap<>();
+        for (Refill refill : refills) {
+            if (refill.to.isEmpty()) continue;
+            Refill earlier = oldest.putIfAbsent(refill.namespace, refill);
+            if (earlier == null) continue;
+            join(earlier, refill);
+            return;
+        }
+        Iterator<Refill> complete = oldest.values().iterator();
+        if (oldest.size() > 1) join(complete.next(), complete.next());
+    }
+
+    private void join(Refill earlier, Refill later) {
+        refills.set(refills.indexOf(earlier), earlier.joined(later));
+        refills.remove(later);
     }
 
     /** Returns whether a refill of the namespace was open. */
@@ -128,7 +171,7 @@ final class SchemaOffset {
         for (int index = 0; index < refills.size(); index++) {
             Refill refill = refills.get(index);
             if (refill.to.isPresent() || !refill.namespace.equals(namespace)) continue;
-            refills.set(index, new Refill(namespace, refill.id, refill.from, Optional.of(to)));
+            refills.set(index, refill.closed(to));
             wasOpen = true;
         }
         return wasOpen;

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.towpath.record.ClusterTime;
+import io.towpath.record.JsonArrays;
 import java.util.List;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
@@ -55,6 +56,48 @@ class SchemaOffsetTest {
                 read.openRefills().stream().map(SchemaOffset.Refill::namespace).toList());
         int count = read.offset().get("refills").toString().split("from").length - 1;
         assertEquals(SchemaOffset.MOST_REFILLS, count);
+    }
+
+    /** The schema changes of `$out`, each complete one second later; there are ten seconds between them. */
+    private void replace(String namespace, int from, int times) {
+        for (int n = from; n < from + times; n++) {
+            state.openRefill(namespace, "%d:1/0/%s".formatted(10 * n, namespace), at(10 * n));
+            state.closeRefills(namespace, at(10 * n + 1));
+        }
+    }
+
+    private List<String> stored() {
+        String text = (String) new SchemaOffset(state.offset()).offset().get("refills");
+        return JsonArrays.parse(text).stream()
+                .map(refill -> refill.asDocument().toJson())
+                .toList();
+    }
+
+    @Test
+    void noTimeOfAnIncompleteCollectionIsForgotten() {
+        replace("db.once", 1, 1);
+        replace("db.report", 2, SchemaOffset.MOST_REFILLS + 1);
+        List<String> stored = stored();
+        assertEquals(SchemaOffset.MOST_REFILLS, stored.size());
+        assertEquals(
+                "{\"namespace\": \"db.once\", \"id\": \"10:1/0/db.once\", \"from\": \"10:1\", \"to\": \"11:1\"}",
+                stored.get(0));
+        assertEquals(
+                "{\"namespace\": \"db.report\", \"id\": \"40:1/0/db.report\", \"from\": \"20:1\", \"to\": \"41:1\", \"changes\": 3}",
+                stored.get(1));
+        assertEquals(
+                "{\"namespace\": \"db.report\", \"id\": \"50:1/0/db.report\", \"from\": \"50:1\", \"to\": \"51:1\"}",
+                stored.get(2));
+    }
+
+    @Test
+    void whereEachCollectionIsAnotherTheOldestAreJoined() {
+        for (int n = 1; n <= SchemaOffset.MOST_REFILLS + 2; n++) replace("db.c" + n, n, 1);
+        List<String> stored = stored();
+        assertEquals(SchemaOffset.MOST_REFILLS, stored.size());
+        assertEquals(
+                "{\"namespace\": \"\", \"id\": \"30:1/0/db.c3\", \"from\": \"10:1\", \"to\": \"31:1\", \"changes\": 3}",
+                stored.get(0));
     }
 
     @Test
