@@ -16,6 +16,7 @@ from bson.timestamp import Timestamp
 from pymongo.errors import AutoReconnect, OperationFailure
 
 from tests.support import bsonbytes as b
+from tests.support.member import Reachable
 from towpath_verifier import (
     Difference,
     Journal,
@@ -466,13 +467,18 @@ def test_a_resumed_run_reads_the_ranges_that_are_left(tmp_path: Path, monkeypatc
 
 
 def test_both_sides_of_a_pair_are_listed_under_their_own_names() -> None:
+    class Listing(Reachable, dict[str, Any]):
+        pass
+
     def server(**databases: list[str]) -> Any:
-        return {
-            name: SimpleNamespace(
-                list_collections=lambda names=names, of=name: [{"name": one, "of": of} for one in names]
-            )
-            for name, names in databases.items()
-        }
+        return Listing(
+            {
+                name: SimpleNamespace(
+                    list_collections=lambda names=names, of=name: [{"name": one, "of": of} for one in names]
+                )
+                for name, names in databases.items()
+            }
+        )
 
     pairs = [Pair("v.a", "w.b"), Pair("v.c.d", "w.c.d"), Pair("v.e", "v.e")]
     found = plan.list_pairs(server(v=["a", "b", "c.d", "e"]), server(v=["a"], w=["a", "b"]), pairs, 5)

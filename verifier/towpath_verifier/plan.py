@@ -16,7 +16,17 @@ from pymongo.collection import Collection
 
 from towpath_verifier.differences import Namespace, Pair
 from towpath_verifier.progress import Compared, Journal, Range, Way
-from towpath_verifier.reads import Bounds, Client, Size, aggregated, by_database, collection, size, with_retries
+from towpath_verifier.reads import (
+    Bounds,
+    Client,
+    Size,
+    aggregated,
+    by_database,
+    collection,
+    refuse_stale,
+    size,
+    with_retries,
+)
 from towpath_verifier.rereads import Passed, Recheck, Rereads
 
 
@@ -156,6 +166,7 @@ def list_pairs(source: Client, destination: Client, pairs: Sequence[Pair], lost_
 
 
 def _listed(client: Client, wanted: set[Namespace]) -> dict[Namespace, Mapping[str, Any]]:
+    refuse_stale(client)
     return {
         namespace: entry
         for database in by_database(wanted)

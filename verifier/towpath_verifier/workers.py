@@ -53,7 +53,7 @@ class Job:
         return MongoClient(
             uri,
             appname="towpath verify",
-            readPreference="primary",  # whatever the URI says: another member may show what both sides had once
+            readPreference="primary",  # another member may show what both sides had once; see `refuse_stale`
             serverSelectionTimeoutMS=selection_ms,
             socketTimeoutMS=silence_ms,
         )
