@@ -34,8 +34,13 @@ class Reachable:
 class Member:
     state: dict[str, Any]
     address: str = ""
-    asked: list[str] = field(default_factory=list)
-    """The commands that it got, without `hello`."""
+    commands: list[dict[str, Any]] = field(default_factory=list)
+    """Those that it got, without `hello`."""
+
+    @property
+    def asked(self) -> list[str]:
+        """Their names."""
+        return [next(iter(command)) for command in self.commands]
 
     def answer(self, command: dict[str, Any]) -> dict[str, Any]:
         name = next(iter(command))
@@ -43,7 +48,7 @@ class Member:
             limits = {"maxBsonObjectSize": 1 << 24, "maxMessageSizeBytes": 48_000_000, "maxWriteBatchSize": 100_000}
             versions = {"minWireVersion": 0, "maxWireVersion": 21, "helloOk": True, "ok": 1.0}
             return self.state | limits | versions | {"localTime": datetime.now(UTC)}
-        self.asked.append(name)
+        self.commands.append(command)
         return {"cursor": {"id": 0, "ns": "shop.$cmd", "firstBatch": []}, "ok": 1.0}
 
 
