@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import partial
 from uuid import uuid4
 
+from towpath.clients.kafka.consume import Window
 from towpath.clients.kafka.topics import Place
 from towpath.config import events
 from towpath.config.events import Event, as_line
@@ -20,7 +21,6 @@ from towpath.deploy.schema import Listing, Metadata
 from towpath.errors import Refused, TowpathError
 from towpath.log.barrier import asking
 from towpath.log.changed_keys import ids
-from towpath.log.lag import pipeline_ends
 from towpath.session import Session
 from towpath.store import verdict as stored
 from towpath.store import verdict_file
@@ -214,12 +214,12 @@ def reason_to_restart(last: FollowState, now: FollowState, pipeline: Pipeline, f
     return ""
 
 
-def follow_start(session: Session, request: VerifyRequest, options: Options) -> FollowState:
+def follow_start(session: Session, request: VerifyRequest, options: Options, log: Window) -> FollowState:
     """Where `verify --follow` starts: after the verdict of this request, or where the last one ended.
 
-    The second needs no full comparison. Prints why that cannot be. Raises `TowpathError` when Kafka does not answer.
+    The second needs no full comparison. Prints why that cannot be. `log`: as it was before the request's collections
+    were listed.
     """
-    log = pipeline_ends(session.pipeline, session.topics)
     context = VerdictContext.read(session, listing=request.listing)
     origin = None if context.origin is None else context.origin.as_json()
     ends = {place: end for place, (_, end) in log.items()}
