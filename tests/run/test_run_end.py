@@ -13,6 +13,7 @@ from tests.run.test_screens import status
 from tests.run.test_supervising import FILE
 from tests.verify.test_running_verdict import verdict as following
 from towpath.cli import launcher
+from towpath.config.events import Following
 from towpath.deploy.schema_changes import SchemaChanges
 from towpath.run.children import Events
 from towpath.run.supervisor import Supervisor
@@ -20,33 +21,43 @@ from towpath.session import opened
 from towpath.verify.verdict import Verification
 
 FULL = verdict()
-FOLLOWED = replace(following(), following=False, behind_records=0, behind_seconds=0.0)
-PROVEN = Verification(FULL, FULL, follow=FOLLOWED)
-OLD = replace(FOLLOWED, at=time.time() - 600)
+KNOWN = Verification(FULL, FULL)
 EVERYTHING = "no verdict on everything counts"
 CHANGES = "what changed since the verdict on everything is not compared"
 REST = "not all changes are compared yet"
 
 
+def followed(age: float = 0.0, **counts: int) -> Following:
+    now = replace(following(), following=False, behind_records=0, behind_seconds=0.0)
+    return replace(now, at=time.time() - age, **counts)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
-    ("verified", "code", "words"),
+    ("known", "follow", "code", "words"),
     {
-        "all": (PROVEN, 0, ""),
-        "before the end of the first comparison": (Verification(), 2, EVERYTHING),
-        "of another deployment": (replace(PROVEN, last=None, full=None, doubt="restored"), 2, EVERYTHING),
-        "nothing follows": (replace(PROVEN, follow=None), 2, CHANGES),
-        "what follows has failed since": (replace(PROVEN, follow=OLD), 2, CHANGES),
-        "to be compared again": (replace(PROVEN, follow=replace(FOLLOWED, waiting=1)), 2, REST),
-        "behind": (replace(PROVEN, follow=replace(FOLLOWED, behind_records=1)), 2, REST),
-        "differs": (replace(PROVEN, follow=replace(FOLLOWED, missing=1)), 1, ""),
-        "differs, and something waits": (replace(PROVEN, follow=replace(FOLLOWED, missing=1, waiting=1)), 1, REST),
-        "not judged": (replace(PROVEN, follow=replace(FOLLOWED, unresolved=1)), 1, REST),
+        "all": (KNOWN, {}, 0, ""),
+        "before the end of the first comparison": (Verification(), None, 2, EVERYTHING),
+        "of another deployment": (Verification(doubt="it was restored"), {}, 2, EVERYTHING),
+        "nothing follows": (KNOWN, None, 2, CHANGES),
+        "what follows has failed since": (KNOWN, {"age": 600}, 2, CHANGES),
+        "to be compared again": (KNOWN, {"waiting": 1}, 2, REST),
+        "behind": (KNOWN, {"behind_records": 1}, 2, REST),
+        "differs": (KNOWN, {"missing": 1}, 1, ""),
+        "differs, and something waits": (KNOWN, {"missing": 1, "waiting": 1}, 1, REST),
+        "not judged": (KNOWN, {"unresolved": 1}, 1, REST),
     }.values(),
 )
 @pytest.mark.parametrize("verifies", [True, False])
 def test_nothing_is_called_the_same_that_was_not_compared(
-    verified: Verification, code: int, words: str, verifies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    known: Verification,
+    follow: dict[str, int] | None,
+    code: int,
+    words: str,
+    verifies: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    verified = known if follow is None else replace(known, follow=followed(**follow))
     file = tmp_path / "shop.toml"
     file.write_text(f"{FILE}\n[run]\nverify = {str(verifies).lower()}\n")
     file.chmod(0o600)
