@@ -68,7 +68,7 @@ PLANTED = (
     Planted(
         "a document that changes while it is read in natural order is not read again",
         "source/progress/RowTimes.java",
-        "if (time.isAfter(natural.get().first()) && time.isAfter(start)) addPending(namespace, key);",
+        "if (time.isAfter(times.get().first()) && time.isAfter(start)) addPending(namespace, key);",
         "",
         ("worker-kill", "pending in natural order"),
     ),

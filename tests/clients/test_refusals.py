@@ -58,7 +58,7 @@ from towpath.run.report import Problem, unknown
 from towpath_verifier.reads import RAW, collection
 from towpath_verifier.workers import Job
 
-URI = "mongodb://127.0.0.1:1/?directConnection=true"
+URI = "mongodb://127.0.0.1:1/"
 DENIED = OperationFailure("not authorized on towpath", 13, {"errmsg": "not authorized on towpath"})
 AWAY = ConnectUnreachable("nothing is there")
 NO_PLAN = Plan(only=(), until=None, follow=False, forced=False, began=0.0, letters=0, log={})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,20 +13,21 @@ from click.testing import CliRunner
 from pymongo.errors import AutoReconnect
 
 from tests.checks.test_check_judgements import PIPELINE
+from tests.support.member import PRIMARY, member
 from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import FakeCluster, session_of
 from towpath.cli import wait as command
 from towpath.clients.connect.rest import Connector, Task
 from towpath.clients.kafka.consume import Window
 from towpath.clients.kafka.topics import Place
-from towpath.clients.mongo.client import ClusterTime
+from towpath.clients.mongo.client import Cluster, ClusterTime
 from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.pipeline import Pipeline
 from towpath.errors import KafkaUnreachable, NoSuchConnector, NotYet, Refused, TopicError, TowpathError
 from towpath.log import barrier, bounds
 from towpath.log.bounds import Break
 from towpath.log.definitions import SOURCE_SET
-from towpath.log.lag import GapContents
+from towpath.log.lag import GapContents, applied
 from towpath.log.source_offsets import SELECTION, Requests, SourceState
 from towpath.session import Say, Session, unsaid
 from towpath.store.positions import Applied
@@ -357,6 +358,17 @@ def test_a_gap_that_was_looked_at_is_looked_at_again_once_the_sink_has_moved(
 
 
 OWN = PIPELINE.changed(mode="exactly-once", capture={"whole_documents": ("shop.odd",)})
+
+
+def test_a_position_counts_once_no_failover_can_take_it_back() -> None:
+    with (
+        member(PRIMARY) as destination,
+        closing(Cluster(f"mongodb://{destination.address}/?directConnection=true", "destination")) as cluster,
+        applied(session_of(OWN, destination=cluster)) as done,
+    ):
+        assert done() == {}
+    (find,) = destination.commands
+    assert (find["find"], find["readConcern"]) == ("offsets", {"level": "majority"})
 
 
 @pytest.mark.parametrize("given", [TARGET, None])

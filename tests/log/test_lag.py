@@ -168,7 +168,7 @@ def state(thread: Path) -> str:
 def test_a_server_that_sleeps_is_not_waited_for_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "ANSWER_S", 1.0)
     with replica_set(tmp_path) as address:
-        uri = f"mongodb://{address}/?directConnection=true"
+        uri = f"mongodb://{address}/"
         with pytest.raises(MongoUnreachable, match=address), Cluster(uri, "source").briefly() as client:
             pid = client.admin.command("serverStatus")["pid"]
             os.kill(pid, signal.SIGSTOP)

@@ -150,6 +150,6 @@ def refuse_and_accept(pipeline: Pipeline, run: Running) -> None:
 
 def clean(pipeline: Pipeline) -> bool:
     found = pipeline.status()
-    return found["state"] == "running" and not any(
-        found["verification"]["follow"][name] for name in ("missing", "different", "extra")
-    )
+    follow = found["verification"]["follow"]
+    left = ("missing", "different", "extra", "waiting", "unresolved", "behind_records")
+    return found["state"] == "running" and not any(follow[name] for name in left)

@@ -16,6 +16,7 @@ from pymongo.errors import ExecutionTimeout, OperationFailure
 from pymongo.read_concern import ReadConcern
 
 from tests.support import bsonbytes as b
+from tests.support.member import Reachable
 from towpath_verifier import Pair, cluster_time, id_key, merge, plan, proof, raw_batches, reads, rereads
 from towpath_verifier.merge import Equal, Screen, Unequal
 from towpath_verifier.reads import RAW, Bounds, Size, by_database, by_ids, size
@@ -38,7 +39,7 @@ def test_the_name_of_a_collection_may_have_dots() -> None:
     assert reads.collection(client, "a.b.c.d") == "it"
 
 
-class Cursor:
+class Cursor(Reachable):
     """A server that has these documents, and the cursor of its answer to a `find`."""
 
     def __init__(self, *documents: bytes) -> None:
@@ -179,7 +180,7 @@ def test_a_range_is_read_from_its_bounds_and_the_last_one_with_maxkey(
         return "raw"
 
     monkeypatch.setattr(raw_batches, "_RawBatches", cursor)
-    documents: Any = SimpleNamespace(with_options=with_options)
+    documents: Any = SimpleNamespace(with_options=with_options, database=SimpleNamespace(client=Reachable()))
     found = list(raw_batches.in_id_order(documents, low, high, 7))
     (query, how), *others = asked
     bounds = {name: decoded(how[name]) for name in ("min", "max") if name in how}

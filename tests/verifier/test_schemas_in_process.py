@@ -11,6 +11,7 @@ import pytest
 from bson import Int64
 from pymongo.errors import OperationFailure
 
+from tests.support.member import Reachable
 from towpath_verifier import (
     AS_IT_IS,
     RELAXED,
@@ -34,7 +35,7 @@ TIMES = {"timeField": "at", "granularity": "minutes"}
 ONE = {"a": 1}
 
 
-class Server:
+class Server(Reachable):
     """Answers as a server does that has these collections: namespace → entry of `listCollections`, and indexes."""
 
     def __init__(self, version: str = "6.0", **entries: Any) -> None:

@@ -16,6 +16,7 @@ from bson.timestamp import Timestamp
 from pymongo.errors import AutoReconnect, OperationFailure
 
 from tests.support import bsonbytes as b
+from tests.support.member import Reachable
 from towpath_verifier import (
     Difference,
     Journal,
@@ -257,6 +258,33 @@ def test_a_read_that_breaks_off_begins_again_and_is_reported_once(streams: dict[
 
 
 @pytest.mark.parametrize("ordered", [True, False])
+def test_where_nothing_is_read_the_collections_have_to_be_there(
+    ordered: bool, streams: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, asked = replace(WORK, ordered=ordered, uuids=("61", "61")), list[Any]()
+    now = [ListedPair(PAIR, entry(), entry()), ListedPair(PAIR, entry(), None)]
+
+    def list_pairs(*how: Any) -> list[ListedPair]:
+        asked.append(how)
+        return [now.pop(0)]
+
+    monkeypatch.setattr(workers, "list_pairs", list_pairs)
+    streams["source"] += [[], [ONE]]
+    streams["destination"] += [[], [ONE]]
+    back = reports(work)
+    assert sum(part.documents for part in back) == 1 and not any(part.away for part in back), "it was away, and is back"
+    streams["source"] += [[]]
+    streams["destination"] += [[]]
+    assert reports(work)[-1] == Compared(away=True)
+    assert asked == [(0, 1, [PAIR], 5)] * 2
+    for found, expected in (([ONE], work), ([], WORK)):
+        streams["source"] += [found]
+        streams["destination"] += [found]
+        reports(expected)
+    assert len(asked) == 2, "something was read, or nothing was expected"
+
+
+@pytest.mark.parametrize("ordered", [True, False])
 def test_a_server_that_stays_away_or_refuses_ends_the_range(streams: dict[str, list[Any]], ordered: bool) -> None:
     work = Range(3, PAIR, Bounds(), 10, ordered)
     streams["source"] += [[ONE, AutoReconnect("gone")]]
@@ -448,11 +476,14 @@ def test_a_resumed_run_reads_the_ranges_that_are_left(tmp_path: Path, monkeypatc
     whole = plan.plan(source, destination, listed, options)  # without resume, an earlier run is over
     assert [work.bounds for work in whole.ranges] == [Bounds(None, TWO), Bounds(TWO, None)]
     assert whole.expected == {PAIR: 2}
+    assert {work.uuids for work in whole.ranges} == {("61", "61")}
+    empty: Any = SimpleNamespace(size=Size(0, 0))
+    assert [work.uuids for work in plan.plan(empty, empty, listed, Options(1)).ranges] == [None], "none is expected"
     assert id_key(TWO) > id_key(ONE)
     journal.add(0, Compared(1, 200, [ONE]))
     again = plan.plan(source, destination, listed, Options(2, range_bytes=1, journal=options.journal, resume=True))
     assert again.ranges == whole.ranges[1:]
-    assert again.finished == [(whole.ranges[0], Compared(1, 200, [ONE]))]
+    assert again.finished == [(replace(whole.ranges[0], uuids=None), Compared(1, 200, [ONE]))]
     assert again.since == whole.since
     for other in ({"screen": True}, {"ignore_field_order": True}, {"origin": "another"}):
         with pytest.raises(VerifierError, match="compared something else"):
@@ -466,13 +497,18 @@ def test_a_resumed_run_reads_the_ranges_that_are_left(tmp_path: Path, monkeypatc
 
 
 def test_both_sides_of_a_pair_are_listed_under_their_own_names() -> None:
+    class Listing(Reachable, dict[str, Any]):
+        pass
+
     def server(**databases: list[str]) -> Any:
-        return {
-            name: SimpleNamespace(
-                list_collections=lambda names=names, of=name: [{"name": one, "of": of} for one in names]
-            )
-            for name, names in databases.items()
-        }
+        return Listing(
+            {
+                name: SimpleNamespace(
+                    list_collections=lambda names=names, of=name: [{"name": one, "of": of} for one in names]
+                )
+                for name, names in databases.items()
+            }
+        )
 
     pairs = [Pair("v.a", "w.b"), Pair("v.c.d", "w.c.d"), Pair("v.e", "v.e")]
     found = plan.list_pairs(server(v=["a", "b", "c.d", "e"]), server(v=["a"], w=["a", "b"]), pairs, 5)
@@ -646,6 +682,20 @@ def test_a_collection_that_was_dropped_during_the_run_leaves_no_verdict(
     _, verdict = run(Options(1, journal=journal.path))
     assert verdict.errors == ["w.c was dropped at the destination during the run"] and not verdict.clean
     assert journal.path.exists()
+
+
+def test_a_collection_that_was_away_while_a_range_was_read_leaves_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    other, away = replace(WORK, number=4), Compared(away=True)
+    run = Run(monkeypatch, (3, away), (4, away), (3, None), (4, Compared(9, 220, [])), (4, None))
+    run.plan = Plan([WORK, other], expected={PAIR: 7}, since=5.0)
+    journal = Journal(tmp_path / "journal")
+    journal.begin({}, 1.0, [WORK, other])
+    _, verdict = run(Options(1, journal=journal.path))
+    assert verdict.errors == ["v.c or w.c was renamed or dropped while it was read"] and not verdict.clean
+    found = journal.read({})
+    assert found is not None and found[2] == {}, "both ranges are to be read again"
 
 
 def test_what_cannot_be_compared_leaves_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from tests.checks.test_check_judgements import PIPELINE
 from tests.support import bsonbytes as b
 from tests.support.cutover_world import pipeline_of
+from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import session_of
 from towpath.cli.progress import documents_compared
 from towpath.cli.verdict import SCREEN_LIMITS, show
@@ -25,8 +26,10 @@ from towpath.config.events import as_line
 from towpath.deploy.schema import Metadata
 from towpath.errors import TowpathError
 from towpath.store import state_files, verdict_file
+from towpath.store.verdict_file import FollowState
 from towpath.verify.result import Example, VerificationResult, as_event
 from towpath.verify.run import differences
+from towpath.verify.verdict import VerdictContext
 from towpath_verifier import Command, Difference, MetadataDifference, Pair, Progress, Tally, Verdict
 
 ONE = b.document(("_id", b.int32(1)), ("n", b.int32(5)), ("ratio", b.double_bits(0x7FF8_0000_0000_0001)))
@@ -217,3 +220,36 @@ def test_no_command_is_offered_for_a_destination_that_is_no_copy(
     assert done.exit_code == 1 and INDEX.what in done.output
     assert ("run at the destination" in done.output) is not bool(why) and why in done.output
     assert Metadata([INDEX], []).without_commands.differences[0].as_json()["command"] == ""
+
+
+def test_what_is_created_while_collections_are_listed_is_followed_from_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    module: Any = sys.modules["towpath.cli.verify"]
+    topics = MemoryTopics(**{"shop.shop.users": 1})
+    topics.write("shop.shop.users", (ID, None, 5))
+    session, started = session_of(pipeline_of(tmp_path), topics=topics), list[FollowState]()
+
+    def listed(_: object) -> Any:
+        topics.write(topics.make("shop.shop.new"), (ID, None, 6))
+        topics.write("shop.shop.users", (ID, None, 6))
+        return SimpleNamespace(pairs=lambda only: [])
+
+    def followed(_: object, start: FollowState, *others: object, **how: object) -> int:
+        started.append(start)
+        return 0
+
+    context = SimpleNamespace(origin=None)
+    monkeypatch.setattr(VerdictContext, "read", lambda *_, **__: context)
+    for name, value in {
+        "opened": lambda file: nullcontext(session),
+        "started_ahead": nullcontext,
+        "Listing": SimpleNamespace(read=listed),
+        "run": lambda *_, **__: VerificationResult(verdict(tally())),
+        "_follow": followed,
+    }.items():
+        monkeypatch.setattr(module, name, value)
+    done = CliRunner().invoke(verify, ["shop.toml", "--follow", "--alone", "--no-metadata"])
+    assert done.exit_code == 0, done.output
+    assert [start.places for start in started] == [{("shop.shop.users", 0): 2}]

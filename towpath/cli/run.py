@@ -52,7 +52,7 @@ def run(file: Path, deploys: bool, as_json: bool, **listen: Any) -> None:
     that are unavailable. You can kill it at any time. With --listen it serves a live page, an API and metrics.
 
     Exit codes: 0 at the end the pipeline ran and nothing differed; 1 it did not run, or something differed; 2 the
-    state is unknown, or it cannot start: the message says why.
+    state is unknown, or with `[run] verify` not everything is verified, or it cannot start: the message says why.
     """
     with opened(file) as session, ExitStack() as stack:
         listening = chosen(session.pipeline.run, listen)

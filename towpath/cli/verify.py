@@ -23,6 +23,7 @@ from towpath.deploy import schema_changes as changes
 from towpath.deploy import unreplicated
 from towpath.deploy.schema import Listing, metadata, remember, time_to_remember
 from towpath.log.barrier import asking
+from towpath.log.lag import pipeline_ends
 from towpath.session import Session
 from towpath.signals import Interrupts, handle
 from towpath.store import state_files, verdict_file
@@ -125,6 +126,8 @@ def verify(
         if with_metadata is None:
             with_metadata = not recent
         now = time_to_remember(session) if with_metadata and not only else None
+        # before the collections are listed: the topic of one that is created later is followed from its beginning
+        log = pipeline_ends(session.pipeline, session.topics) if follows else {}
         listing = Listing.read(session) if with_metadata or not recent else None
         definitions = metadata(session, only, listing) if with_metadata else None
         if definitions and definitions.both and now:
@@ -133,7 +136,7 @@ def verify(
             say(f"{why}: no command is shown for options, views and indexes that differ; change nothing there")
             definitions = definitions.without_commands
         request = VerifyRequest(alone or quiet, last, since, definitions, only, ddl, listing)
-        start = follow_start(session, request, options) if follows else None
+        start = follow_start(session, request, options, log) if follows else None
         if start and start.began != request.id:  # only options, views and indexes are compared again
             for definition in request.definitions:
                 print_json(definition) if as_json else _print(definition)

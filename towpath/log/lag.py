@@ -67,15 +67,16 @@ def change_topics(pipeline: Pipeline, existing: Mapping[str, Topic]) -> list[Top
 def applied(session: Session) -> Iterator[Callable[[], dict[Place, int]]]:
     """A function that reads (topic, partition) → the offset up to which the sink has written; call it repeatedly.
 
-    In exactly-once mode it reads the positions that the destination stores together with the documents; in plain mode
-    the offsets that the sink's consumers commit. Raises `MongoUnreachable` when the destination is unreachable.
+    In exactly-once mode it reads the positions that the destination stores together with the documents, as a majority
+    of its members has them: a failover could take back others. In plain mode it reads the offsets that the sink's
+    consumers commit. Raises `MongoUnreachable` when the destination is unreachable.
     """
     pipeline = session.pipeline
     if not pipeline.exactly_once:
         yield lambda: session.topics.committed(pipeline.sink_group)
         return
     with session.destination.connected(answer=ANSWER_S) as client:
-        yield lambda: {place: position.offset for place, position in positions(client, pipeline).items()}
+        yield lambda: {place: one.offset for place, one in positions(client, pipeline, durable=True).items()}
 
 
 def gaps(ends: Window, done: Mapping[Place, int]) -> dict[Place, tuple[int, int]]:

@@ -36,6 +36,7 @@ _STATUS_INTERVAL, _STATUS_PAUSE = 2.0, 0.5  # seconds from one reading's beginni
 _COPY_INTERVAL = 1.0  # seconds, while a copy runs
 _WARNINGS_INTERVAL = 5.0  # seconds; these checks cost more
 _READ_SECONDS = 5.0  # for dead letters, before the next status
+_FOLLOWED = 30.0  # seconds: at its end, `verify` stores how far it was, and the other children may take 20 s to end
 _FIRST_PAUSE, _LONGEST_PAUSE, _RESET_AFTER = 2.0, 300.0, 600.0  # seconds
 _UNREAD = "the destination or Kafka does not answer, so schema changes or gaps in the log are unknown"
 
@@ -310,7 +311,8 @@ class Supervisor:
         is_well = running and not (to_do or differs or broken)
         status = None if self.unreachable else self.status
         unread = status is not None and status.is_partial
-        exit_code = 2 if status is None or unread else 0 if is_well else 1
+        unproven = verified.unproven(_FOLLOWED) if self.session.pipeline.run.verify else ""
+        exit_code = 2 if status is None or unread else 1 if not is_well else 2 if unproven else 0
         restarts = sum(self.restarts.values())
         parts = [
             f"state unknown: {self.unreachable or 'ended too soon'}" if status is None else described(status),
@@ -322,6 +324,7 @@ class Supervisor:
             *(f"to do: {command}" for command in self.remedies.values()),
             *([bounds.describe(self.status.log_breaks)] if self.status and self.status.log_breaks else []),
             *(f"verified: {line}" for line, _ in verified.lines()),
+            *([f"not verified: {unproven}"] if unproven else []),
         ]
         return RunEnd(
             words=f"{self.session.pipeline.name}: ended: {'; '.join(parts)}",

@@ -24,6 +24,7 @@ from pydantic.alias_generators import to_camel
 from pymongo import ReadPreference, UpdateOne, WriteConcern
 from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
+from pymongo.read_concern import ReadConcern
 
 from towpath.clients.kafka.topics import Place
 from towpath.clients.mongo.client import Client
@@ -157,11 +158,14 @@ class TaskState:
     transaction_seconds: TransactionTimes
 
 
-def positions(client: Client, pipeline: Pipeline) -> dict[Place, Applied]:
-    """(topic, partition) → the sink's position, as the destination's primary has it."""
+def positions(client: Client, pipeline: Pipeline, *, durable: bool = False) -> dict[Place, Applied]:
+    """(topic, partition) → the sink's position, as the destination's primary has it.
+
+    `durable`: as a majority of its members has it, so that no failover takes it back, nor the documents before it.
+    """
     return {
         (document["_id"]["topic"], int(document["_id"]["partition"])): Applied.of(document)
-        for document in _documents(client, OFFSETS, pipeline, "topic")
+        for document in _documents(client, OFFSETS, pipeline, "topic", durable=durable)
     }
 
 
@@ -266,8 +270,13 @@ def noted_breaks(client: Client, pipeline: Pipeline) -> dict[Place, str]:
     }
 
 
-def _documents(client: Client, name: str, pipeline: Pipeline, second: str) -> Iterator[dict[str, Any]]:
-    yield from collection_of(client, name).find(id_range(pipeline, second)).sort("_id", 1)
+def _documents(
+    client: Client, name: str, pipeline: Pipeline, second: str, *, durable: bool = False
+) -> Iterator[dict[str, Any]]:
+    collection = collection_of(client, name)
+    if durable:
+        collection = collection.with_options(read_concern=ReadConcern("majority"))
+    yield from collection.find(id_range(pipeline, second)).sort("_id", 1)
 
 
 def id_range(pipeline: Pipeline, second: str) -> dict[str, Any]:

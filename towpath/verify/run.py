@@ -248,13 +248,12 @@ def reason_to_restart(last: FollowState, now: FollowState, pipeline: Pipeline, f
     return ""
 
 
-def follow_start(session: Session, request: VerifyRequest, options: Options) -> FollowState:
+def follow_start(session: Session, request: VerifyRequest, options: Options, log: Window) -> FollowState:
     """Where `verify --follow` starts: after the verdict of this request, or where the last one ended.
 
-    The second needs no full comparison. Prints why that cannot be. Raises `TowpathError` when Kafka does not answer,
-    or the sink's positions cannot be read.
+    The second needs no full comparison. Prints why that cannot be. `log`: as it was before the request's collections
+    were listed. Raises `TowpathError` when the sink's positions cannot be read.
     """
-    log = pipeline_ends(session.pipeline, session.topics)
     places = {place: end for place, (_, end) in log.items()}
     if not request.alone:  # what is not applied is not compared by the full pass either
         with applied(session) as done:

@@ -389,6 +389,20 @@ class Verification:
         """Documents that `verify --follow` has not been able to judge since the verdict on everything."""
         return self._followed.unresolved if self._followed else 0
 
+    def unproven(self, within: float) -> str:
+        """Why no verdict says that nothing differs; empty if everything was compared, and all changes of since then.
+
+        `within`: how many seconds ago `verify --follow` must have stored that last.
+        """
+        if self.full is None:
+            return "no verdict on everything counts"
+        follow = self.follow and self.follow.as_of_now()
+        if follow is None or follow.age_seconds > within:
+            return "what changed since the verdict on everything is not compared"
+        if follow.waiting or follow.unresolved or follow.behind_records:
+            return "not all changes are compared yet"
+        return ""
+
     @property
     def _followed(self) -> Following | None:
         """`follow`, unless it ended before the verdict on everything began, and that is clean."""

@@ -23,6 +23,7 @@ from towpath_verifier.reads import (
     by_ids,
     chunks,
     cluster_time,
+    stale_member,
     with_retries,
 )
 from towpath_verifier.repair_commands import Command
@@ -81,6 +82,7 @@ __all__ = [
     "key_id",
     "omitted",
     "readable",
+    "stale_member",
     "started_ahead",
     "token_time",
     "unlike",

@@ -26,7 +26,7 @@ from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 from towpath_verifier import repair_commands
 from towpath_verifier.descriptions import BUILDING, Described, Options, described, feature_version, renamed, unlike
 from towpath_verifier.differences import Namespace, Pair
-from towpath_verifier.reads import Client
+from towpath_verifier.reads import Client, refuse_stale
 from towpath_verifier.repair_commands import Command, is_conversion
 
 Kind = Literal["collection", "option", "view", "index"]
@@ -114,6 +114,8 @@ class Schemas:
     def read(cls, source: Client, destination: Client, pairs: Iterable[Pair]) -> Schemas:
         """Read both servers' descriptions. Raises PyMongo's errors when a server does not answer."""
         pairs = tuple(pairs)
+        for client in (source, destination):
+            refuse_stale(client)
         ours = described(source, [pair.source for pair in pairs])
         theirs = described(destination, [pair.destination for pair in pairs])
         return cls(pairs, ours, theirs, feature_version(destination))

@@ -16,7 +16,17 @@ from pymongo.collection import Collection
 
 from towpath_verifier.differences import Namespace, Pair
 from towpath_verifier.progress import Compared, Journal, Range, Way
-from towpath_verifier.reads import Bounds, Client, Size, aggregated, by_database, collection, size, with_retries
+from towpath_verifier.reads import (
+    Bounds,
+    Client,
+    Size,
+    aggregated,
+    by_database,
+    collection,
+    refuse_stale,
+    size,
+    with_retries,
+)
 from towpath_verifier.rereads import Passed, Recheck, Rereads
 
 
@@ -124,9 +134,14 @@ class ListedPair:
         ]
 
     @property
+    def uuids(self) -> tuple[str | None, str | None]:
+        """Of the collections at both sides."""
+        return _uuid(self.source), _uuid(self.destination)
+
+    @property
     def identity(self) -> Sequence[Any]:
         """What an interrupted run must have compared to be continued, as a JSON value."""
-        names: list[Any] = [self.pair.source, self.pair.destination, _uuid(self.source), _uuid(self.destination)]
+        names: list[Any] = [self.pair.source, self.pair.destination, *self.uuids]
         if self.pair.mask is not None:
             names.append(self.pair.mask.identity)
         return (
@@ -156,6 +171,7 @@ def list_pairs(source: Client, destination: Client, pairs: Sequence[Pair], lost_
 
 
 def _listed(client: Client, wanted: set[Namespace]) -> dict[Namespace, Mapping[str, Any]]:
+    refuse_stale(client)
     return {
         namespace: entry
         for database in by_database(wanted)
@@ -208,6 +224,8 @@ def plan(source: Client, destination: Client, listed: Sequence[ListedPair], opti
         new.finished = [(work, finished[work.number]) for work in planned if work.number in finished]
     elif journal:
         journal.begin(about, new.since, new.ranges)
+    uuids = {each.pair: each.uuids for each in listed if new.expected[each.pair]}
+    new.ranges = [replace(work, uuids=uuids.get(work.pair)) for work in new.ranges]
     return new
 
 

@@ -142,6 +142,8 @@ class Range:
     batch_size: int
     ordered: bool = True
     """Whether `raw` knows the order of the `_id`s; a collation has another."""
+    uuids: tuple[str | None, str | None] | None = None
+    """Of the collections at both sides, which must be there if nothing is read; None where nothing is expected."""
 
 
 @dataclass(slots=True)
@@ -153,6 +155,8 @@ class Compared:
     """Bytes that came over the network."""
     differing: list[bytes] = field(default_factory=list)
     """BSON `{_id: …}` of each."""
+    away: bool = False
+    """Nothing was read, and a collection was not there: the range is not compared."""
 
 
 @dataclass(frozen=True, slots=True)

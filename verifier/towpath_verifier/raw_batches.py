@@ -15,7 +15,7 @@ from bson.raw_bson import _RAW_ARRAY_BSON_OPTIONS, RawBSONDocument
 from pymongo.collection import Collection
 from pymongo.cursor import RawBatchCursor
 
-from towpath_verifier.reads import RAW, matching
+from towpath_verifier.reads import RAW, matching, refuse_stale
 
 #: The version of PyMongo that this file was compared with.
 PYMONGO: Final = "4.20.0"
@@ -46,6 +46,7 @@ def in_id_order(
     Bounds are BSON `{_id: …}`, None for an end of the collection. `min` and `max` have no type bracketing; a read with
     `min` and without `max` ends before MaxKey, which may be an `_id` and is read separately.
     """
+    refuse_stale(documents.database.client)
     bounds = {name: RawBSONDocument(bound) for name, bound in (("min", low), ("max", high)) if bound is not None}
     raw_documents = documents.with_options(codec_options=RAW)
     sort = None if bounds else [("_id", 1)]

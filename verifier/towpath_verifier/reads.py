@@ -18,7 +18,13 @@ from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 from pymongo import MongoClient
 from pymongo.collection import Collection
-from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError, WaitQueueTimeoutError
+from pymongo.errors import (
+    ConnectionFailure,
+    NotPrimaryError,
+    OperationFailure,
+    PyMongoError,
+    WaitQueueTimeoutError,
+)
 
 from towpath_verifier import raw
 from towpath_verifier.differences import Namespace
@@ -118,6 +124,31 @@ def brief(error: Any) -> str:
     return str(details.get("errmsg", error)).split(", full error")[0].split(", Timeout:")[0]
 
 
+#: As PyMongo names them; others refuse to be read, or are no members.
+_BEHIND = ("RSSecondary", "RSOther", "RSArbiter")
+
+
+def stale_member(client: Client) -> str:
+    """The member, not the primary, that a direct connection leads to; empty for all other connections.
+
+    The driver reads there whatever the read preference, and what it returns may be old. No request is sent; it waits
+    for the first connection.
+    """
+    if not client.options.direct_connection or client.is_primary:
+        return ""
+    ((host, port), member), *_ = client.topology_description.server_descriptions().items()
+    return f"{host}:{port}" if member.server_type_name in _BEHIND else ""
+
+
+def refuse_stale(client: Client) -> None:
+    """Raise the driver's `NotPrimaryError` if there is a `stale_member`: it may become the primary."""
+    if member := stale_member(client):
+        raise NotPrimaryError(
+            f"{member} is not the primary of its replica set, so what it has may be old; remove directConnection from"
+            " the URI, or name the primary"
+        )
+
+
 #: Ids in one command: `$in` and change streams stay far below 16 MB.
 IDS, ID_BYTES = 1_000, 1 << 20
 NAMESPACE_NOT_FOUND = 26
@@ -168,6 +199,7 @@ def by_ids(
         command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
     elif since is not None:
         command |= {"readConcern": {"level": "majority", "afterClusterTime": since}, "maxTimeMS": _MAJORITY_MS}
+    refuse_stale(documents.database.client)
     database = documents.database.with_options(codec_options=RAW)
     with (
         database.client.start_session() as session,  # a snapshot is that of its session
@@ -247,6 +279,7 @@ class Bounds:
 
 def aggregated(documents: Collection[Any], stages: Sequence[Any], **how: Any) -> Iterator[bytes]:
     """The documents that an aggregation returns, one by one."""
+    refuse_stale(documents.database.client)
     raw_documents = documents.with_options(codec_options=RAW)
     with raw_documents.aggregate_raw_batches(stages, allowDiskUse=True, **how) as cursor:
         for batch in cursor:

@@ -245,7 +245,12 @@ class RangeStates:
                 self._finish(number)
                 return
             self._count(state.compared, part)
-            self._count(self.tallies[state.range.pair], part)
+            self._count(tally := self.tallies[state.range.pair], part)
+            if part.away:
+                state.compared.away = True
+                pair = state.range.pair
+                why = f"{pair.source} or {pair.destination} was renamed or dropped while it was read"
+                tally.errors += [why] if why not in tally.errors else []
             if part.differing:
                 state.waiting += len(part.differing)
                 self.rereads.add(state.range.pair, part.differing, number)
@@ -288,5 +293,5 @@ class RangeStates:
         state = self._states[number]
         if state.finished and not state.waiting:
             del self._states[number]
-            if self.journal:
+            if self.journal and not state.compared.away:
                 self.journal.add(number, state.compared)

@@ -22,6 +22,7 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from towpath_verifier.merge import Equal, Merged, Screen, Side, merged
+from towpath_verifier.plan import list_pairs
 from towpath_verifier.progress import Compared, Range
 from towpath_verifier.raw_batches import in_id_order
 from towpath_verifier.reads import Client, VerifierError, WorkerDied, collection, verifier_error, with_retries
@@ -53,7 +54,7 @@ class Job:
         return MongoClient(
             uri,
             appname="towpath verify",
-            readPreference="primary",  # whatever the URI says: another member may show what both sides had once
+            readPreference="primary",  # another member may show what both sides had once; see `refuse_stale`
             serverSelectionTimeoutMS=selection_ms,
             socketTimeoutMS=silence_ms,
         )
@@ -64,7 +65,26 @@ class Job:
 Message: TypeAlias = tuple[int, Compared | None] | str | VerifierError
 
 
-def _compare(job: Job, clients: tuple[Client, Client], work: Range, say: Callable[[str], None]) -> Iterable[Compared]:
+def _compare(job: Job, clients: tuple[Client, Client], work: Range, say: Callable[[str], None]) -> Iterator[Compared]:
+    """What a range holds, in parts.
+
+    A collection that is renamed away, and back later, has no documents in between. So where nothing is read although
+    something is expected, the collections of the plan have to be there; then the range is read again.
+    """
+    documents = 0
+    for part in _read(job, clients, work, say):
+        documents += part.documents
+        yield part
+    if documents or work.uuids is None:
+        return
+    (listed,) = list_pairs(*clients, [work.pair], job.lost_for)
+    if listed.uuids == work.uuids:
+        yield from _read(job, clients, work, say)
+    else:
+        yield Compared(away=True)
+
+
+def _read(job: Job, clients: tuple[Client, Client], work: Range, say: Callable[[str], None]) -> Iterable[Compared]:
     """What a range holds, in parts. It is reported when all of it is read, so that a read that fails can begin again.
 
     Where a collation orders `_id`s, the range is the whole collection: it is reported at once, and not read again.

@@ -18,7 +18,7 @@ from towpath.clients.mongo.versions import OLDEST, short
 from towpath.clients.tls import TlsProblem, Trust, tls_problem
 from towpath.config.mongo_uri import without_credentials
 from towpath.errors import MongoError, MongoUnreachable
-from towpath_verifier import brief
+from towpath_verifier import brief, stale_member
 
 Client = MongoClient[dict[str, Any]]
 
@@ -83,10 +83,17 @@ class Cluster:
     def connected(self, *, timeout: float = 10, answer: float | None = None) -> Iterator[Client]:
         """The client, for calls of this cluster only: the driver's errors are raised as `MongoError`.
 
-        It is `MongoUnreachable` where no server answered. Bounds as for `client`.
+        It is `MongoUnreachable` where no server answered. A direct connection to a member that is not the primary is
+        refused. Bounds as for `client`.
         """
         client = self.client(timeout=timeout, answer=answer)
         try:
+            if stale_member(client):
+                raise MongoError(
+                    f"the {self.side} at {self.address} is not the primary of its replica set: what it has may be old",
+                    f"remove directConnection from the URI, or name the primary ({self.setting})",
+                    where=self.address,
+                )
             yield client
         except (ConnectionFailure, OperationFailure, ConfigurationError) as error:  # the last: an unsupported version
             raise self._failure(error) from error
@@ -106,7 +113,7 @@ class Cluster:
                 client.close()
 
     def _open(self, timeout: float, answer: float | None) -> Client:
-        # the primary, whatever the URI says: another member may be behind
+        # the primary, whatever the URI says: another member may be behind; for a direct connection, see `connected`
         options: dict[str, Any] = {"appname": "towpath", "tz_aware": True, "readPreference": "primary"}
         if "serverselectiontimeoutms=" not in self.uri.lower():
             options["serverSelectionTimeoutMS"] = int(timeout * 1000)
