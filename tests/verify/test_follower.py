@@ -174,7 +174,8 @@ def test_it_begins_with_what_the_full_pass_could_not_see(
     monkeypatch.setattr(run.VerdictContext, "read", lambda *_, **more: SimpleNamespace(origin=None))
     monkeypatch.setattr(run.verdict_file, "read_followed", lambda name: None)
     session = session_of(PIPELINE, topics=world.topics)
-    assert run.follow_start(session, run.VerifyRequest(alone), Options()).places == {PLACE: start}
+    log = pipeline_ends(session.pipeline, session.topics)
+    assert run.follow_start(session, run.VerifyRequest(alone), Options(), log).places == {PLACE: start}
 
 
 def test_what_the_newest_records_changed_is_compared_once_it_is_applied(
