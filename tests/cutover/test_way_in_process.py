@@ -426,7 +426,7 @@ def test_the_sink_that_an_undo_has_started_runs_before_the_gate_looks(
         world.on_call = fails("wait running", error)
     assert command(world).run()
     assert at_gate[-1] == "wait running" and "resume shop" in at_gate
-    assert "waiting until shop-sink is running, up to 9 s" in said
+    assert "waiting until shop-sink is running, up to 10 s" in said
 
 
 @pytest.mark.parametrize(("state", "waits"), [("UNASSIGNED", True), ("FAILED", False)])
@@ -440,7 +440,7 @@ def test_a_red_gate_looks_once_more_when_what_was_unassigned_runs(
     shown = [Connector("shop-sink", "RUNNING", "w", (Task(0, state, "w", ""),))]
     monkeypatch.setattr(machine, "statuses", lambda connect, names: shown if "shop-sink" in names else [])
     assert command(world).run() is waits
-    assert ("waiting until shop-source, shop-sink is running, up to 9 s" in said) is waits
+    assert ("waiting until shop-source, shop-sink is running, up to 10 s" in said) is waits
 
 
 def test_a_wait_for_the_sink_can_be_interrupted(world: World, gate: Gate) -> None:
@@ -514,7 +514,7 @@ def test_each_way_waits_for_what_is_unassigned_but_for_a_dry_run(
     monkeypatch.setattr(machine, "run", look)
     monkeypatch.setattr(machine, "statuses", lambda connect, asked: [shown] if shown.name in asked else [])
     assert run(dry_run=dry_run) is not dry_run
-    assert (f"waiting until {names} is running, up to 9 s" in said) is not dry_run
+    assert (f"waiting until {names} is running, up to 10 s" in said) is not dry_run
 
 
 LATER = [(way, again) for way in WAYS for again in ("with it", "without it")] + [("back", "--undo")]

@@ -716,6 +716,8 @@ def test_a_file_whose_sides_are_exchanged_changes_no_schema(monkeypatch: pytest.
     known["move"] = replace(OWN, source=str(DESTINATION), removed=True)
     with pytest.raises(Refused, match=r"the source knows move as a writer there, from b/b:1,b:2, .* are exchanged"):
         target.require_schema(facts.session, ended=True)
+    in_one_set = replace(REMOVED_OWN, source=DESTINATION, at_source=known["move"], registered={"move": known["move"]})
+    assert in_one_set.is_known and not list(target.not_reversed(in_one_set)), "both sides may be one set"
 
 
 _ROOT: dict[str, Any] = {"phase": "stream", "selection": "", "namespaces": "[]", "copied": "1:1"}
@@ -964,6 +966,16 @@ def test_dead_letters_of_an_application_are_not_taken_for_the_pipeline_s(facts: 
         "own_topics": OwnTopics({}, ("move.dead-letters",)),
     }
     assert bool(run([Rule("deploy", change.no_records_of_others)], changed(**first | facts))) is refused
+
+
+@pytest.mark.parametrize(
+    ("mode", "capture", "wanted"), [("plain", "debezium", set()), ("exactly-once", "towpath", {"move.requests"})]
+)
+def test_only_topics_that_the_pipeline_would_have_are_looked_at(mode: str, capture: str, wanted: set[str]) -> None:
+    facts = Facts(session_of(LOGGED.changed(mode=mode, capture={"copy_method": capture})))
+    facts.existing, facts.log = {name: Topic(name, 1) for name in ("move.requests", "other")}, ()
+    facts._written = lambda key, topics: frozenset(topic.name for topic in topics)  # type: ignore[method-assign]
+    assert facts.used == wanted
 
 
 def test_the_topics_of_a_pipeline_whose_destination_is_lost_still_show_its_mode() -> None:

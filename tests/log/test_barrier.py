@@ -509,7 +509,7 @@ def test_another_source_than_the_captured_one_proves_nothing(
         with barrier.asking(session()) as passed:
             assert passed is not None
     else:
-        words = rf"captures {captured}, and \[source\] uri names a/a:1,a:2: .*set \[source\] uri back$"
+        words = rf"captures {captured}, and \[source\] uri names a/a:1,a:2: .*set \[source\] uri back;"
         with pytest.raises(Refused, match=words), barrier.asking(session()):
             pytest.fail("the documents of another source would be compared")
 

@@ -19,7 +19,7 @@ from towpath.config.events import TimedEvent
 from towpath.cutover import takeover
 from towpath.errors import MongoUnreachable, TopicError
 from towpath.log.bounds import Break
-from towpath.log.definitions import SOURCE_SET
+from towpath.log.definitions import SOURCE_BACK, SOURCE_SET
 from towpath.log.source_offsets import SourceState
 from towpath.monitor import pages
 from towpath.monitor.metrics import ROWS
@@ -144,7 +144,7 @@ def test_the_status_says_when_the_source_that_answers_is_not_the_captured_one(
     pipeline = PIPELINE.changed(mode="exactly-once")
     found = gather.read_status(session_of(pipeline, topics=NoTopics(), source=source))
     assert [error.what.split(",")[0].split()[-1] for error in found.errors] == named
-    assert [error.advice for error in found.errors] == ["set [source] uri back"] * len(named)
+    assert [error.advice for error in found.errors] == [SOURCE_BACK] * len(named)
 
 
 def test_a_takeover_reads_again_what_the_status_could_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

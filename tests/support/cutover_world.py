@@ -42,7 +42,7 @@ from towpath.verify.verdict import Verification
 from towpath_verifier import Command, Verdict
 from towpath_verifier.metadata import NEVER
 
-OPTIONS = CutoverOptions(max_age=10, newest=1, blocks=True, timeout=9, max_pause=9)
+OPTIONS = CutoverOptions(max_age=10, newest=1, blocks=True, timeout=10, max_pause=9)
 SWITCH = "mark destination primary", "mark source primary"
 #: The states in which a task of the pipeline's sink refuses to write: those of `CutoverMarker.java`.
 STOPPED = "destination primary", "failing back", "returning the old source"

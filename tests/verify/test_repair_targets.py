@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -93,6 +93,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The questions. Nothing is gone, unless a test says so."""
     asked = list[str]()
     monkeypatch.setattr(repair.click, "confirm", lambda question, **how: asked.append(question))
+    monkeypatch.setattr(repair, "wait", lambda *_: {})
     monkeypatch.setattr(repair.rereads, "extra_now", lambda session, documents: list(documents)[:0])
     monkeypatch.setattr(repair.unreplicated, "gone", lambda session, names: frozenset())
     return asked
@@ -131,20 +132,25 @@ def test_a_confirmation_names_both_sides_the_namespaces_and_what_is_repaired(
 def test_what_the_source_has_lost_since_a_verdict_is_asked_about_whatever_names_it(
     pipeline: Pipeline, asked: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    session, looked_up = session_of(pipeline), list[DocumentRef]()
+    session, looked_up, on_its_way = session_of(pipeline), list[DocumentRef](), list[DocumentRef]()
     one, two, three, other = [
         DocumentRef(name, bson.encode({"_id": id}))
         for name, id in (("shop.orders", 1), ("shop.orders", 2), ("shop.orders", 3), ("shop.other", 1))
     ]
+    left = {one, two}
 
     def extra_now(session: Session, documents: Iterable[DocumentRef]) -> Iterator[DocumentRef]:
-        looked_up.extend(documents)
-        return iter([one, two])
+        looked_up.extend(chosen := list(documents))
+        return iter([document for document in chosen if document in left])
 
+    def wait(session: Session, timeout: float, say: Callable[[str], None]) -> None:
+        left.difference_update(on_its_way)
+
+    monkeypatch.setattr(repair, "wait", wait)
     monkeypatch.setattr(repair.rereads, "extra_now", extra_now)
     monkeypatch.setattr(repair.unreplicated, "gone", lambda session, names: frozenset(names))
     repair._confirm(session, {one: "different", two: "missing", three: "extra", other: "different"}, can_ask=True)
-    assert looked_up == [one, two, other]
+    assert looked_up == [one, two, other, one, two]
     assert capsys.readouterr().err.splitlines()[1:] == [
         "  shop.orders: 3 extra",
         "  shop.other: 1 different",
@@ -156,7 +162,9 @@ def test_what_the_source_has_lost_since_a_verdict_is_asked_about_whatever_names_
     assert "  shop.orders: 2 extra, 1 other" in capsys.readouterr().err
     with pytest.raises(Refused, match=r"this would delete 2 documents of shop\.orders .*; nothing was changed; --yes"):
         repair._confirm(session, {one: "", two: ""}, can_ask=False)
-    assert len(asked) == 2
+    on_its_way[:] = [one, two]
+    repair._confirm(session, {one: "", two: ""}, can_ask=False)
+    assert len(asked) == 2, "what the source has just deleted is on its way"
 
 
 def test_what_is_extra_by_now_is_looked_up_where_it_would_be_re_read(
@@ -199,6 +207,7 @@ def test_no_repair_deletes_without_a_question(
     monkeypatch.setattr(repair.unreplicated, "lines", lambda session: ())
     monkeypatch.setattr(repair.click, "confirm", lambda question, **how: asked.append(question))
     monkeypatch.setattr(repair, "passing", lambda session: nullcontext())
+    monkeypatch.setattr(repair, "wait", lambda *_: {})
     monkeypatch.setattr(repair.rereads, "repair", lambda session, documents, *_: repaired.extend(documents) or iter(()))
     repair.repair.main(["shop.toml", *option, *yes], standalone_mode=False)
     assert repaired == [document]

@@ -40,6 +40,7 @@ from towpath.log.definitions import (
     is_compacted,
     pipeline_topics,
     timeout_settings,
+    topic_groups,
 )
 from towpath.log.lag import peek
 from towpath.log.source_offsets import source_state
@@ -279,8 +280,8 @@ class Facts(Once):
     @cached_property
     def used(self) -> frozenset[str]:
         """As `written`, of the topics with the pipeline's names for requests, dead letters and heartbeats."""
-        others = set(pipeline_topics(self.pipeline, self.existing)).difference(topic.name for topic in self.log)
-        return self._written("used", [self.existing[name] for name in sorted(others)])
+        others = {name for group in topic_groups(self.pipeline, ()) for name in group.names}
+        return self._written("used", [self.existing[name] for name in sorted(others.intersection(self.existing))])
 
     def _written(self, key: str, topics: Sequence[Topic]) -> frozenset[str]:
         ends = self.once("kafka", key, lambda: self.topics.written(topics))

@@ -20,7 +20,7 @@ from towpath.config.namespaces import namespace_of, renames_of
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.errors import ConnectUnreachable, KafkaUnreachable, MongoUnreachable
-from towpath.log.definitions import DESTINATION_SET, SOURCE_SET, other_source
+from towpath.log.definitions import DESTINATION_SET, SOURCE_BACK, SOURCE_SET, other_source
 from towpath.session import Session
 from towpath.store import writers
 from towpath.store.writers import MONGOSH_FORGET, Registration
@@ -80,7 +80,7 @@ def same_source(target: Target) -> Iterator[Finding]:
     """The file names the source of the deployed connectors, where that answers."""
     words = (other_source(captured, target.source) for captured in target.sources if target.source)
     for found in dict.fromkeys(filter(None, words)):
-        yield error(f"{found}; nothing was changed", "set [source] uri back")
+        yield error(f"{found}; nothing was changed", SOURCE_BACK)
 
 
 def same_kafka(ours: Registration, registered: Mapping[str, Registration]) -> Iterator[Finding]:
@@ -144,8 +144,10 @@ def not_the_source(target: Target) -> Iterator[Finding]:
 
 
 def not_reversed(target: Target) -> Iterator[Finding]:
-    """The source does not know the pipeline as one that writes there, from the destination."""
-    if target.at_source and ReplicaSet.parse(target.at_source.source).is_same(target.destination):
+    """The source does not know the pipeline as one that writes there, from the destination. Both may be one set."""
+    if target.at_source is None or target.is_known:
+        return
+    if ReplicaSet.parse(target.at_source.source).is_same(target.destination):
         yield error(
             f"the source knows {target.pipeline.name} as a writer there, from {target.destination}, which the file"
             " names as the destination: [source] and [destination] are exchanged; nothing was changed",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -18,10 +19,10 @@ from towpath.config.mongo_uri import without_credentials
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted, first_few
 from towpath.deploy import unreplicated
-from towpath.errors import Refused
+from towpath.errors import Refused, TowpathError
 from towpath.log import reread_requests
-from towpath.log.barrier import passing
-from towpath.session import Session
+from towpath.log.barrier import passing, wait
+from towpath.session import Session, unsaid
 from towpath.store import cutover as cutovers
 from towpath.store import state_files, verdict_file
 from towpath.store.state_files import FOLLOW, lock
@@ -32,6 +33,7 @@ from towpath_verifier import Key, extended_json, id_key
 
 _MAX_LINES = 50  # documents, or namespaces, with a separate line
 _SHOWN = 5  # namespaces in one line
+_SOON_S = 10.0  # in which a pipeline that does not lag applies a delete
 
 
 @click.command()
@@ -115,8 +117,12 @@ def _confirm(session: Session, documents: Mapping[DocumentRef, str], *, can_ask:
 
     Each comes with its kind in a verdict, or an empty one. The source may have lost more of them since.
     """
-    others = (document for document, kind in documents.items() if kind != "extra")
-    found = rereads.by_kind({**documents, **dict.fromkeys(rereads.extra_now(session, others), "extra")})
+    now = list(rereads.extra_now(session, (document for document, kind in documents.items() if kind != "extra")))
+    if now:
+        with suppress(TowpathError):  # what the source has just deleted is on its way
+            wait(session, _SOON_S, unsaid)
+        now = list(rereads.extra_now(session, now))
+    found = rereads.by_kind({**documents, **dict.fromkeys(now, "extra")})
     if not (extras := sum(counts["extra"] for counts in found.values())):
         return
     pipeline = session.pipeline

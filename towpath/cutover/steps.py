@@ -167,7 +167,8 @@ def _relaxes_old(work: Work) -> bool:
 
 
 def _await_applied(work: Work) -> None:
-    work.log = barrier.wait(work.session, work.options.timeout, work.session.say)
+    """Before the pause. The gate has accepted a backlog of `max_lag`."""
+    work.log = barrier.wait(work.session, max(work.options.timeout, work.options.max_lag), work.session.say)
 
 
 def _verify_newest(work: Work) -> int:

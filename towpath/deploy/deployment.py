@@ -195,7 +195,7 @@ def _leaves_gap(pipeline: Pipeline, before: Registration, ours: Registration) ->
 
     What was left out for a while, and is included again, is in no record.
     """
-    was, now = ((one.selection, dict(one.renames)) for one in (before, ours))
+    was, now = (({*of.selection.include}, {*of.selection.exclude}, dict(of.renames)) for of in (before, ours))
     return pipeline.copy_method == "none" and was != now
 
 

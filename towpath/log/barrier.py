@@ -25,7 +25,7 @@ from towpath.config.pipeline import Pipeline
 from towpath.config.text import counted
 from towpath.errors import NoSuchConnector, NotYet, Refused, TowpathError
 from towpath.log import bounds, reread_requests
-from towpath.log.definitions import SOURCE_SET, other_source
+from towpath.log.definitions import SOURCE_BACK, SOURCE_SET, other_source
 from towpath.log.lag import applied, change_topics, gaps, peek, pipeline_ends, pipeline_written, unread
 from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, read_state
 from towpath.session import Say, Session
@@ -343,7 +343,7 @@ def refuse_other_source(session: Session) -> None:
         with session.source.connected() as client:
             source = source_set(client)
         if words := other_source(ReplicaSet.parse(captured), source):
-            raise Refused(words, "set [source] uri back")
+            raise Refused(words, SOURCE_BACK)
 
 
 @contextlib.contextmanager

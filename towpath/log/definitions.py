@@ -47,6 +47,11 @@ TRANSACTION_TIMEOUT = "producer.override.transaction.timeout.ms"
 
 #: Keys in the configuration of a source and of a sink connector that name its replica set.
 SOURCE_SET, DESTINATION_SET = "towpath.source", "towpath.destination"
+#: The advice where the file's source is not the captured one.
+SOURCE_BACK = (
+    "set [source] uri back; if it is the same set, and all its addresses have changed, set towpath.source of the"
+    " source connector to the new ones (docs/limits.md, Changes of a deployed pipeline)"
+)
 
 #: What Connect runs, and what people may post with curl.
 DEFINITIONS = shipped("connectors")

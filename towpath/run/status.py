@@ -26,7 +26,7 @@ from towpath.history.plan import change_topics as replayed_topics
 from towpath.history.unprotected import Summary, summary
 from towpath.log import bounds, dead_letters, reread_requests, source_offsets
 from towpath.log.bounds import Break, LogState, still_in_log
-from towpath.log.definitions import SETTINGS, SOURCE_SET, is_compacted, other_source, pipeline_topics
+from towpath.log.definitions import SETTINGS, SOURCE_BACK, SOURCE_SET, is_compacted, other_source, pipeline_topics
 from towpath.log.lag import change_topics, measure, refuse_hanging_transactions
 from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, Splices, read_state
 from towpath.run.report import (
@@ -123,7 +123,7 @@ class _Gathering:
         """Report that the source that answers is not the captured one."""
         for mark in dict.fromkeys(config[SOURCE_SET] for config in configs.values() if SOURCE_SET in config):
             if words := other_source(ReplicaSet.parse(mark), source):
-                self.errors.append(TowpathError(words, "set [source] uri back"))
+                self.errors.append(TowpathError(words, SOURCE_BACK))
 
     @cached_property
     def source_clocks(self) -> tuple[ClusterTime, float, ReplicaSet] | None:

@@ -14,7 +14,7 @@ from towpath.clients.kafka.topics import Place
 from towpath.config.events import as_line
 from towpath.errors import TowpathError
 from towpath.log import changed_keys
-from towpath.log.barrier import asking
+from towpath.log.barrier import passing
 from towpath.log.field_rules import pair_of
 from towpath.log.lag import pipeline_ends
 from towpath.session import Session
@@ -125,7 +125,7 @@ class IncrementalVerification:
         session, logged, began = self.session, self.logged.pipeline, time.monotonic()
         if session is not self.logged:
             changed = ((logged.renamed(name), key) for name, key in changed)
-        with asking(session) as passed:
+        with passing(session) as passed:
             verification = RecentVerification(session, changed, (), Options(), passed=passed)
             compared = require_same(session, verification, "the newest records")
         self.start, self.duration_s = {place: end for place, (_, end) in ends.items()}, time.monotonic() - began

@@ -113,10 +113,13 @@ public final class RowTimes {
 
     /** Whether it is unknown which row of the collection was read when: in natural order, or before its copy started again. */
     public boolean isMixed(String namespace) {
-        return abandoned.containsKey(namespace)
-                || copies.getOrDefault(namespace, Optional.empty())
-                        .filter(CollectionCopy::isNatural)
-                        .isPresent();
+        return abandoned.containsKey(namespace) || isNatural(namespace);
+    }
+
+    private boolean isNatural(String namespace) {
+        return copies.getOrDefault(namespace, Optional.empty())
+                .filter(CollectionCopy::isNatural)
+                .isPresent();
     }
 
     /** The collections that the initial copy reads; empty where one is not divided into ranges yet. */
@@ -347,7 +350,7 @@ public final class RowTimes {
                             .formatted(
                                     pending.get(namespace).size(),
                                     namespace,
-                                    isMixed(namespace)
+                                    isNatural(namespace)
                                             ? ", or remove the pipeline with its topics and deploy it with copy_order = \"id\""
                                             : ""));
         }
