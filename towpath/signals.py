@@ -21,7 +21,7 @@ class Interrupts:
 
     def __init__(self, *, once: bool = False, patience: float = 0) -> None:
         self.came = False
-        self._once, self._patience, self._held = once, patience, False
+        self._once, self._patience, self._held, self._armed = once, patience, False, False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         is_held, self._held = self._held, self._held or self._once
@@ -30,11 +30,13 @@ class Interrupts:
             return
         if not self._patience:
             raise KeyboardInterrupt
-        signal.signal(signal.SIGALRM, self._interrupt)
-        signal.setitimer(signal.ITIMER_REAL, self._patience)
+        if not self._armed:  # a further signal does not extend the time
+            self._armed = True
+            signal.signal(signal.SIGALRM, self._interrupt)
+            signal.setitimer(signal.ITIMER_REAL, self._patience)
 
-    @staticmethod
-    def _interrupt(number: int, frame: FrameType | None) -> None:
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self._armed = False
         raise KeyboardInterrupt
 
     def hold(self) -> None:
@@ -42,6 +44,7 @@ class Interrupts:
         self._held = True
         if self._patience:
             signal.setitimer(signal.ITIMER_REAL, 0)
+            self._armed = False
 
     def release(self) -> None:
         """From now on raise again."""

@@ -162,6 +162,15 @@ def test_with_patience_a_signal_interrupts_only_what_does_not_end_by_itself() ->
         ended(signal.SIGTERM, None)
         ended.hold()
         time.sleep(0.2)
+        impatient, begun = Interrupts(patience=0.3), time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            while time.monotonic() < begun + 2:
+                impatient(signal.SIGTERM, None)
+                time.sleep(0.05)
+        assert time.monotonic() < begun + 1, "a further signal does not extend it"
+        impatient(signal.SIGTERM, None)
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(10)  # what comes after the first may also not end
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -245,6 +245,16 @@ RED: list[tuple[str, Callable[[Case], None], str]] = [
     ("verified", change(verdict=Verification(doubt="it was rebuilt since")), "it was rebuilt since"),
     ("verified", verified(age=7200), "2.0 h ago (limit 10 s)"),
     ("verified", verified(age=-7200), "in the future"),
+    (
+        "verified",
+        lambda case: setattr(case, "verdict", Verification(verdict(age=0), verdict(age=0), lag=93_600.0)),
+        "; the destination was 26.0 h behind when it began (limit 10 s)",
+    ),
+    (
+        "verified",
+        lambda case: setattr(case, "verdict", Verification(verdict(age=0), verdict(age=0), lag=5.0, clock=600.0)),
+        "; the destination was 5 s behind when it began; the clock of its machine was 10 min ahead",
+    ),
     ("verified", change(verdict=Verification(verdict(clean=False), verdict(clean=False))), "same: 7 documents"),
     (
         "verified",

@@ -245,6 +245,13 @@ def test_nothing_is_proven_while_the_position_cannot_be_read_and_that_is_said_on
     assert len(log.said) == 1 and "Connect does not answer" in log.said[0]
     log.away = None
     assert passed(target), "it is asked again"
+    assert log.said[1:] == ["the pipeline's position can be read again"]
+    log.done, log.records, log.held_up = 19, 1, "the drop of shop.a is held"
+    assert not passed(target)
+    assert log.said[2:] == ["differences wait for the pipeline: the drop of shop.a is held"], "what came first is over"
+    log.away = TowpathError("Connect does not answer")
+    passed._ends.clear()
+    assert not passed(target) and len(log.said) == 4, "it is said again"
 
 
 def test_where_the_sink_is_can_be_read_again_later(log: Log) -> None:
@@ -257,7 +264,50 @@ def test_where_the_sink_is_can_be_read_again_later(log: Log) -> None:
 
     passed.done = done
     assert [passed.applied() for _ in range(3)] == [{}, {}, {PLACE: 20}]
-    assert len(log.said) == 1 and "no broker answers" in log.said[0]
+    assert "no broker answers" in log.said[0]
+    assert log.said[1:] == ["the pipeline's position can be read again"]
+
+
+def test_what_is_read_does_not_say_that_something_else_can_be_read(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(barrier, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    passed = log.passing()
+    log.away = TowpathError("Connect does not answer")
+    assert not passed(Timestamp(100, 1))
+    assert passed.applied() == {PLACE: 20} and len(log.said) == 1
+    now[0] += 601
+    passed.applied()
+    assert log.said[1:] == ["the pipeline's position can be read again"], "nothing differs any more that would ask"
+    silent = barrier.Passing(session(say=log.said.append), lambda: {PLACE: 20}, silent=True)
+    assert not silent(Timestamp(100, 1))
+    log.away = None
+    assert silent(Timestamp(100, 1)) and len(log.said) == 2
+
+
+def test_why_records_wait_is_said_once_and_when_it_is_over(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed, waiting = log.passing(), {PLACE[0]}
+    passed.report_waiting(())
+    passed.report_waiting(waiting)
+    assert log.said == [], "the sink is only slow"
+    log.held_up = "the drop of shop.a is held"
+    for _ in range(2):
+        passed.report_waiting(waiting)
+    assert log.said == ["differences wait for the pipeline: the drop of shop.a is held"]
+    log.held_up, log.connectors = "", [sink("FAILED", "TWP-LOG-GAP")]
+    for _ in range(2):
+        passed.report_waiting(())
+    passed.report_waiting(waiting)
+    again = "the pipeline applies all records again"
+    assert log.said[1:] == [again, "differences wait for the pipeline: move-sink has failed: TWP-LOG-GAP"]
+    passed.report_waiting(())
+
+    def fail(*of: object) -> str:
+        raise AutoReconnect("the destination is away")
+
+    monkeypatch.setattr(barrier, "statuses", fail)
+    passed.report_waiting(waiting)
+    passed.report_waiting(())
+    assert "the destination is away" in log.said[-2] and "can be read again" in log.said[-1]
 
 
 def test_a_schema_change_that_holds_the_sink_up_is_said_and_nothing_is_proven(log: Log) -> None:

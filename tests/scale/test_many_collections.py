@@ -312,7 +312,7 @@ def test_following_stores_many_differences_less_often_than_it_finds_them(monkeyp
     log = SimpleNamespace(records=0, places={}, unread=lambda: Unread(0, 0.0))
     state = verdict_file.FollowState("id", "everything", False, True, None, 0.0, {}, ())
     session = session_of(listing(1), destination=verdicts.destination(monkeypatch))
-    it = follower._Follower(session, cast(Any, log), cast(Any, ()), print, Selection(("*.*",)), state)
+    it = follower._Follower(session, cast(Any, log), cast(Any, ()), print, state)
     for turn in range(100):
         it._know(("shop.a", turn), of(turn))  # type: ignore[arg-type]
         it._save(following=True)
@@ -334,7 +334,7 @@ def test_following_stores_a_difference_at_once_while_there_are_few(monkeypatch: 
     log = SimpleNamespace(records=0, places={}, unread=lambda: Unread(0, 0.0))
     state = verdict_file.FollowState("id", "everything", False, True, None, 0.0, {}, ())
     session = session_of(listing(1), destination=verdicts.destination(monkeypatch))
-    it = follower._Follower(session, cast(Any, log), cast(Any, ()), print, Selection(("*.*",)), state)
+    it = follower._Follower(session, cast(Any, log), cast(Any, ()), print, state)
     it._save(following=True)
     for turn in range(3):
         now[0] += 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,6 @@ from tests.checks import test_check_judgements
 from tests.support.memory_topics import MemoryTopics
 from tests.support.sessions import FakeCluster, session_of
 from tests.verifier.test_rereads import IDS, PAIR, Patched, Server, document
-from towpath.config.namespaces import Selection
 from towpath.errors import KafkaUnreachable, NotYet, TowpathError
 from towpath.log import changed_keys
 from towpath.log import lag as lags
@@ -25,7 +25,7 @@ from towpath.store.verdict_file import FollowState
 from towpath.verify import follower, run
 from towpath_verifier import Options, Recheck, Rereads
 
-PIPELINE = test_check_judgements.PIPELINE.changed(collections={"include": [PAIR.source]})
+PIPELINE = test_check_judgements.PIPELINE.changed(collections={"include": [PAIR.source, "v.other"]})
 TOPIC = f"{PIPELINE.name}.v.c"
 PLACE = (TOPIC, 0)
 
@@ -41,8 +41,7 @@ class World:
         recheck = Recheck(first=0, tries=2, patience=1e9)
         rereads = Rereads(self.source, self.destination, recheck, lambda time: self.passed >= time.time)  # type: ignore[arg-type]
         state = FollowState("id", "everything", False, True, None, 0.0, {}, ())
-        report, every = self.found.append, Selection(("*.*",))
-        self.it = follower._Follower(session_of(PIPELINE), self.log, rereads, report, every, state)
+        self.it = follower._Follower(session_of(PIPELINE), self.log, rereads, self.found.append, state)
 
     def write(self, value: int | None, number: int = 1) -> None:
         state = document(number, value)
@@ -263,3 +262,88 @@ def test_one_that_is_asked_to_end_compares_what_is_applied(
 
     end = follower.follow(session, state, tmp_path / "known", barrier, print, (), Options(), is_over)
     assert (end.behind_records, end.compared) == (behind, int(behind is not None))
+
+
+OTHER = f"{PIPELINE.name}.v.other"
+
+
+def fill(world: World, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Nine records that are not applied, and room for four; returns the time."""
+    now = [changed_keys.time.monotonic()]
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: None, time=changed_keys.time.time)
+    monkeypatch.setattr(changed_keys, "time", clock)
+    monkeypatch.setattr(follower, "_BATCH", 4)
+
+    def read(consumer: Any, seconds: float) -> Any:
+        if not (found := consumer.consume(1, seconds)):
+            now[0] += seconds
+        return found
+
+    monkeypatch.setattr(changed_keys, "batch", read)
+    for value in range(9):
+        world.write(value)
+    turns(world)
+    assert world.log.records == 4
+    return now
+
+
+def test_a_partition_that_is_not_applied_does_not_keep_others_from_being_compared(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, waits = fill(world, monkeypatch), list[set[str]]()
+    world.it.report_waiting = lambda topics: waits.append(set(topics))
+    turns(world, 1)
+    world.topics.make(OTHER)
+    for _ in range(5):
+        world.topics.write(OTHER, (IDS[0], None, 1))
+    world.applied[OTHER, 0] = 10
+    turns(world, 1)
+    assert (world.it.compared, waits) == (0, [set(), set()])
+    now[0] += 11
+    turns(world)
+    assert world.it.compared > 0 and waits[-1] == {TOPIC}
+    assert world.log.places == {PLACE: 0, (OTHER, 0): 10} and world.behind == 18
+    assert sum(map(len, world.log._waiting.values())) == 1
+    world.apply(*range(9))
+    turns(world, 9)
+    assert (world.log.places, world.log.records, world.log.stuck) == ({PLACE: 18, (OTHER, 0): 10}, 14, set())
+
+
+def test_where_all_is_stuck_only_so_many_records_are_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = fill(world, monkeypatch)
+    world.topics.make(OTHER, 7)
+    for number in range(7):
+        world.topics.write(OTHER, *[(IDS[0], None, 1)] * 9, partition=number)
+    for _ in range(20):
+        now[0] += 11
+        turns(world, 1)
+        assert sum(map(len, world.log._waiting.values())) <= 8
+
+
+def test_what_is_not_selected_is_not_read_and_its_places_advance(world: World) -> None:
+    world.topics.make(OTHER)
+    with LogFollower(PIPELINE, world.topics, {}, lambda: {}, lambda name: name == "v.c") as log:
+        for second in range(5):
+            world.topics.write(OTHER, (IDS[1], None, second))
+        world.write(5)
+        assert log.take(0.01, 10) == []
+        assert (log.records, log.places) == (1, {PLACE: 0, (OTHER, 0): 10})
+        assert log.unread().records == 2
+
+
+@pytest.mark.parametrize("came", [True, False])
+def test_an_interrupt_that_kafka_s_client_makes_an_error_of_ends_it(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, came: bool
+) -> None:
+    (known := tmp_path / "known").write_text('{"clean": true}\n')
+    source, destination = FakeCluster(world.source), FakeCluster(world.destination)
+    session = session_of(PIPELINE, topics=world.topics, source=source, destination=destination)
+    asked = [False, came]
+
+    def turn(self: object) -> None:
+        raise SystemError("returned NULL without setting an exception")
+
+    monkeypatch.setattr(follower._Follower, "turn", turn)
+    with nullcontext() if came else pytest.raises(SystemError):
+        end = follower.follow(session, world.it.state, known, None, print, (), Options(), lambda: asked.pop(0))
+        assert end.behind_records is None

@@ -21,7 +21,6 @@ from tests.support.sessions import FakeCluster, session_of
 from tests.verify.test_verdict_standing import NOW, gate_of
 from towpath.cli import repair
 from towpath.config.events import as_line
-from towpath.config.namespaces import Selection
 from towpath.cutover import takeover
 from towpath.errors import KafkaUnreachable, MongoUnreachable, Refused
 from towpath.log.changed_keys import Unread
@@ -348,9 +347,7 @@ def following(machines: Machines) -> Callable[..., follower._Follower]:
     def make(*known: Difference, began: str = "began") -> follower._Follower:
         log: Any = SimpleNamespace(records=0, places={}, unread=lambda: Unread(0, 0.0))
         state = FollowState(began, "everything", False, True, NOW.as_json(), time.time(), {}, ())
-        it = follower._Follower(
-            machines.session, log, cast(Any, ()), lambda difference: None, Selection(("*.*",)), state
-        )
+        it = follower._Follower(machines.session, log, cast(Any, ()), lambda difference: None, state)
         for difference in known:
             it._know(("shop.orders", id_key(difference.id)), verdict_file.difference(difference, "shop.orders"))
         return it

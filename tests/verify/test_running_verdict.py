@@ -86,7 +86,7 @@ def test_it_tells_what_differs_and_how_old_it_is() -> None:
         ({"behind_records": 1}, 2),
         ({"behind_records": None}, 2),
         ({"missing": 1}, 1),
-        ({"missing": 1, "waiting": 1}, 2),
+        ({"missing": 1, "waiting": 1, "unresolved": 1, "behind_records": 3}, 1),
     ],
 )
 def test_documents_that_are_not_judged_are_no_good_end(

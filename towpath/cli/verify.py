@@ -174,8 +174,8 @@ def _follow(
 ) -> int:
     """Follow until interrupted, and print each difference once it is proven. Returns their number at the end.
 
-    Exits when documents are not judged or not compared, and when its output cannot be written: without a reader it
-    would not end.
+    Exits when none is proven and documents are not judged or not compared, and when its output cannot be written:
+    without a reader it would not end.
     """
     if output := click.get_current_context().find_object(Output):
         output.is_required = True
@@ -188,9 +188,10 @@ def _follow(
         verdict = follow(session, state, known, passed, report, request.only, options, lambda: stop.came)
     stop.hold()
     print_json(Followed(**asdict(verdict))) if as_json else click.echo(verdict.description)
-    if verdict.unresolved or verdict.waiting or verdict.behind_records != 0:
+    differences = verdict.differences + (len(result.metadata.differences) if result.metadata else 0)
+    if not differences and (verdict.unresolved or verdict.waiting or verdict.behind_records != 0):
         raise click.exceptions.Exit(ERROR)
-    return verdict.differences + (len(result.metadata.differences) if result.metadata else 0)
+    return differences
 
 
 def refuse_bad_patterns(patterns: Sequence[str]) -> None:

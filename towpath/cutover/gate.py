@@ -280,6 +280,7 @@ def verified(readiness: Readiness) -> Result:
     since += f"; {verdict.found_words}" if verdict.found_words else ""
     since += f"; {counted(verdict.unresolved, 'document')} not judged since" if verdict.unresolved else ""
     since += f"; not compared, because created since: {verdict.created_names}" if verdict.created else ""
+    since += f"; {verdict.ahead_words}" if full.age <= limit < age else ""
     advice = f"towpath {'repair' if verdict.left else 'status' if verdict.unresolved else 'verify'} {file}"
     advice += ", or allow more: --verified-within" if limit < age <= readiness.complete_s else ""
     if full.seconds > readiness.complete_s:  # any verdict would be too old at its end

@@ -236,6 +236,7 @@ def holdup(
 
 _LATE = 10.0  # seconds behind after which a message reports it
 _LASTS = 30.0  # seconds for which a failure must last before a comparison ends: tasks may be starting
+_TRIED = 600.0  # seconds after which what could not be read is not waited for any more
 _HALTED = ("PAUSED", "STOPPED", "MISSING")
 _KEPT = 1_000  # points in time whose ends of the log are kept
 
@@ -251,10 +252,15 @@ class Passing:
     done: Callable[[], dict[Place, int]]
     ends: bool = False
     """Raise a failure that lasts, and has a code: no restart cures it. Others may be cured by one."""
+    silent: bool = False
     _ends: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
     _written: dict[ClusterTime, dict[Place, int]] = field(default_factory=dict)
     """Ends that include open transactions."""
     _reported: bool = False
+    _waits: bool = False
+    """Whether records wait whose reason is reported."""
+    _unread: dict[str, float] = field(default_factory=dict)
+    """What could not be read when that was tried last, and when that was."""
     _behind_since: float | None = None
     _failed_since: float | None = None
 
@@ -263,8 +269,9 @@ class Passing:
             has_passed = self._passed(target)
             failed = None if has_passed else self._failed()
         except (TowpathError, PyMongoError) as error:  # it may succeed when the next document is due
-            self._report_unread(error)
+            self._report_unread("progress", error)
             return False
+        self._report_read("progress")
         if failed and self.ends and failed.code and time.monotonic() - (self._failed_since or 0.0) > _LASTS:
             raise TowpathError(
                 failed.what, "it proves nothing before that is fixed", where=failed.where, code=failed.code
@@ -274,14 +281,33 @@ class Passing:
     def applied(self) -> dict[Place, int]:
         """Up to where the sink has applied each partition; none, which is reported, while that cannot be read."""
         try:
-            return self.done()
+            done = self.done()
         except (TowpathError, PyMongoError) as error:
-            self._report_unread(error)
+            self._report_unread("position", error)
             return {}
+        self._report_read("position")
+        return done
+
+    def report_waiting(self, topics: Collection[str]) -> None:
+        """Report once why records of these topics are not applied, if that is known; none: they are applied again."""
+        if not topics:
+            self._report_read("reason")
+            if self._waits:
+                self.session.say("the pipeline applies all records again")
+                self._waits = self._reported = False
+            return
+        try:
+            if not self._is_silent and not self._failed():
+                self._report_holdup(topics)
+        except (TowpathError, PyMongoError) as error:
+            self._report_unread("reason", error)
+        else:
+            self._report_read("reason")
+            self._waits = self._reported
 
     def _failed(self) -> TowpathError | None:
         """The failure of connectors; reported when it is first seen, as is a connector that is paused or stopped."""
-        if self._reported and not self.ends:
+        if self._is_silent and not self.ends:
             return None
         connectors = statuses(self.session.connect, self.session.pipeline.connectors)
         failed = failure(connectors)
@@ -310,11 +336,13 @@ class Passing:
         unapplied = gaps(ends, self.done())
         contents = peek(self.session.topics, unapplied, limit=0)
         behind = {topic for (topic, _), gap in contents.items() if gap.records}  # else control records only
-        if behind and not self._reported:
-            pipeline = self.session.pipeline
-            if reason := holdup(self.session.destination, pipeline, behind, STUCK):
-                self._report(f"differences wait for the pipeline: {reason}")
+        if behind and not self._is_silent:
+            self._report_holdup(behind)
         return not behind
+
+    def _report_holdup(self, topics: Collection[str]) -> None:
+        if reason := holdup(self.session.destination, self.session.pipeline, topics, STUCK):
+            self._report(f"differences wait for the pipeline: {reason}")
 
     def _captured(self, target: ClusterTime) -> bool:
         """Whether capture has passed `target`. Reports once when it has lagged for `_LATE` seconds."""
@@ -324,11 +352,25 @@ class Passing:
             self._report(f"differences wait for the pipeline: {reason}")
         return not reason
 
-    def _report_unread(self, error: Exception) -> None:
-        self._report(f"cannot read the pipeline's position: {error}; differences wait for it")
+    def _report_unread(self, what: str, error: Exception) -> None:
+        if not self._unread and not self.silent:
+            self.session.say(f"cannot read the pipeline's position: {error}; differences wait for it")
+        self._unread[what] = time.monotonic()
+
+    def _report_read(self, what: str) -> None:
+        if not self._unread:
+            return
+        since = time.monotonic() - _TRIED
+        self._unread = {other: at for other, at in self._unread.items() if other != what and at > since}
+        if not self._unread and not self.silent:
+            self.session.say("the pipeline's position can be read again")
+
+    @property
+    def _is_silent(self) -> bool:
+        return self.silent or self._reported
 
     def _report(self, words: str) -> None:
-        if not self._reported:
+        if not self._is_silent:
             self.session.say(words)
         self._reported = True
 
@@ -350,7 +392,7 @@ def refuse_other_source(session: Session) -> None:
 def passing(session: Session, *, silent: bool = False, ends: bool = False) -> Iterator[Passing]:
     """The barrier of a deployed pipeline. Raises `TowpathError` when the sink's position cannot be read."""
     with applied(session) as done:
-        yield Passing(session, done, ends, _reported=silent)
+        yield Passing(session, done, ends, silent)
 
 
 @contextlib.contextmanager

@@ -139,6 +139,7 @@ def _keys(consumer: Consumer, section: Window) -> dict[Place, list[bytes]]:
 
 
 _REFRESH = 5.0  # seconds between two reads of the topics and their ends
+_STUCK_S = 10.0  # seconds after which a partition of which nothing is applied makes room for others
 
 
 class Unread(NamedTuple):
@@ -172,16 +173,19 @@ class LogFollower:
         topics: Topics,
         starts: Mapping[Place, int],
         applied: Callable[[], Mapping[Place, int]] | None = None,
+        selects: Callable[[str], bool] | None = None,
     ) -> None:
         """`starts`: the next offset of each partition that exists already.
 
         `applied`: up to where the sink has applied each partition. With it, documents come once their record is
         applied: before that, both sides may be equal because the sink lags, whatever it makes of the record.
+
+        `selects`: whether a namespace is to be read; of others, the ends of the log are their places.
         """
         self.records = 0
         self.failure = ""
         """Why the last request to Kafka failed; empty when it succeeded."""
-        self._pipeline, self._topics, self._applied = pipeline, topics, applied
+        self._pipeline, self._topics, self._applied, self._selects = pipeline, topics, applied, selects
         self._next: dict[Place, int] = {}
         """The next offset to read."""
         self._ends: dict[Place, int] = {}
@@ -189,6 +193,10 @@ class LogFollower:
         """The brokers' time of the last record read."""
         self._waiting: dict[Place, deque[_Waiting]] = {}
         """What was read and has not come yet; no partition without records."""
+        self._moved: dict[Place, float] = {}
+        """Since when the first of these is the first."""
+        self._held: set[Place] = set()
+        """Partitions that are not read for now."""
         self._refreshed = 0.0
         self._consumer = topics.consumer()
         try:
@@ -207,7 +215,7 @@ class LogFollower:
         """The documents of the records that arrive in the next `seconds`, each once; returns early at about `limit`.
 
         With `applied`: of the records that have arrived by then, and are applied. It reads no more while `limit` are
-        not.
+        not; a partition of which nothing is applied for `_STUCK_S` then keeps only its share of half of them.
         """
         self.refresh()
         until, lags = time.monotonic() + seconds, bool(self._waiting)
@@ -216,7 +224,14 @@ class LogFollower:
             count += sum(map(self._read, batch(self._consumer, min(remaining, 0.2))))
         if lags:
             time.sleep(max(0.0, until - time.monotonic()))
-        return list(dict.fromkeys(self._come()))
+        documents = list(dict.fromkeys(self._come()))
+        self._hold(limit)
+        return documents
+
+    @property
+    def stuck(self) -> set[str]:
+        """Topics with records of which none has been applied for `_STUCK_S`."""
+        return {topic for topic, _ in self._stuck()}
 
     @property
     def places(self) -> dict[Place, int]:
@@ -239,6 +254,8 @@ class LogFollower:
     def _read(self, message: Message) -> bool:
         """Whether it is the record of a document, which waits then."""
         place, offset = place_of(message), message.offset() or 0
+        if place in self._held:
+            return False
         if not is_record(message):
             self._next[place] = max(self._next[place], offset)
             return False
@@ -248,7 +265,9 @@ class LogFollower:
         if not is_key(key := message.key()):
             return False
         document = ChangedDocument(namespace_of(self._pipeline.name, place[0]), key)
-        self._waiting.setdefault(place, deque()).append(_Waiting(offset, at_ms, document))
+        if place not in self._waiting:
+            self._waiting[place], self._moved[place] = deque(), time.monotonic()
+        self._waiting[place].append(_Waiting(offset, at_ms, document))
         return True
 
     def _come(self) -> Iterator[ChangedDocument]:
@@ -257,8 +276,31 @@ class LogFollower:
         for place, records in list(self._waiting.items()):
             while records and (self._applied is None or records[0].offset < applied.get(place, 0)):
                 yield records.popleft().document
+                self._moved[place] = time.monotonic()
             if not records:
                 del self._waiting[place]
+
+    def _stuck(self) -> Iterator[Place]:
+        return (place for place in self._waiting if time.monotonic() - self._moved[place] > _STUCK_S)
+
+    def _hold(self, limit: int) -> None:
+        """If there is no room for others, keep few records of partitions that are stuck, and do not read these.
+
+        They are read again, with what they gave up, once something of them is applied.
+        """
+        share = max(1, limit // 2 // max(1, len(self._next)))
+        continued = {place for place in self._held if len(self._waiting.get(place, ())) < share}
+        stuck = self._stuck() if sum(map(len, self._waiting.values())) >= limit else ()
+        held = {place for place in stuck if len(self._waiting[place]) >= share} - self._held
+        for place in held:
+            while len(records := self._waiting[place]) > share:
+                self._next[place] = records.pop().offset
+                self.records -= 1
+        if held:
+            self._consumer.incremental_unassign([TopicPartition(*place) for place in held])
+        if continued:
+            self._consumer.incremental_assign([TopicPartition(*place, self._next[place]) for place in continued])
+        self._held = (self._held | held) - continued
 
     def refresh(self, *, at_once: bool = False) -> None:
         """Read the topics and their ends, if the last time is some seconds ago, or `at_once`."""
@@ -272,6 +314,10 @@ class LogFollower:
     def _assign(self, starts: Mapping[Place, int]) -> None:
         ends = pipeline_ends(self._pipeline, self._topics)
         self._ends = {place: end for place, (_, end) in ends.items()}
+        if self._selects:
+            name, selected = self._pipeline.name, self._selects
+            others = {place: end for place, (_, end) in ends.items() if not selected(namespace_of(name, place[0]))}
+            self._next |= others
         new = {place: starts.get(place, first) for place, (first, _) in ends.items() if place not in self._next}
         if new:
             self._next |= new

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -12,7 +12,6 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 
 from towpath.config.events import Difference, Following
-from towpath.config.namespaces import Selection
 from towpath.log.barrier import Passing
 from towpath.log.changed_keys import LogFollower, Unread
 from towpath.log.field_rules import pair_of
@@ -62,14 +61,18 @@ def follow(
     """
     clients = session.source.client(), session.destination.client()
     applied = passed.applied if passed else None
-    with LogFollower(session.pipeline, session.topics, begin.places, applied) as log:
+    selects = replace(session.pipeline.selection, only=tuple(only)).matches
+    with LogFollower(session.pipeline, session.topics, begin.places, applied, selects) as log:
         rereads = options.rereads(*clients, passed, session.say)
-        selection = replace(session.pipeline.selection, only=tuple(only))
-        follower = _Follower(session, log, rereads, report, selection, begin)
+        follower = _Follower(session, log, rereads, report, begin, passed.report_waiting if passed else None)
         with follower.stored(known), suppress(KeyboardInterrupt):
-            while not is_over():
-                follower.turn()
-            follower.finish()
+            try:
+                while not is_over():
+                    follower.turn()
+                follower.finish()
+            except SystemError:  # Kafka's client may turn the interrupt into one
+                if not is_over():
+                    raise
         return follower.verdict(following=False)
 
 
@@ -79,9 +82,10 @@ class _Follower:
     log: LogFollower
     rereads: Rereads
     report: Callable[[Difference], None]
-    selection: Selection
     state: FollowState
     """The state at the start, or when it was stored last."""
+    report_waiting: Callable[[Collection[str]], None] | None = None
+    """Receives the topics whose records are not applied."""
     since: float = field(default_factory=time.time)
     compared: int = 0
     known: dict[_Id, Difference] = field(default_factory=dict)
@@ -131,10 +135,11 @@ class _Follower:
             self.log.refresh()
             time.sleep(self.rereads.pause() or 0)
         for namespace, group in groupby(sorted(changed, key=attrgetter("namespace")), attrgetter("namespace")):
-            if self.selection.matches(namespace):
-                keys = [change.key for change in group]
-                self._compare(namespace, keys)
-                self.compared += len(keys)
+            keys = [change.key for change in group]
+            self._compare(namespace, keys)
+            self.compared += len(keys)
+        if self.report_waiting:
+            self.report_waiting(self.log.stuck)
         if time.monotonic() > self.recheck_at:
             self._recheck()
         while self.rereads.pause() == 0:

@@ -336,9 +336,12 @@ class Verification:
     follow: Following | None = None
     created: Annotated[Sequence[str], Field(exclude=True)] = ()
     """Collections that were created since `full`, by their names at the source: it did not compare them."""
-    ahead: Annotated[float, Field(exclude=True)] = 0.0
-    """By how many seconds `full` proves less than it says: the destination lagged then, and the clock of that machine
-    was ahead of the destination's."""
+    lag: Annotated[float, Field(exclude=True)] = 0.0
+    """By how many seconds the destination lagged when `full` began."""
+    clock: Annotated[float, Field(exclude=True)] = 0.0
+    """By how many seconds the clock of that machine was ahead of the destination's."""
+    followed: Annotated[str, Field(exclude=True)] = ""
+    """What `follow` covers, as `of` in a verdict."""
 
     @classmethod
     def of(cls, pipeline: str, context: VerdictContext) -> Verification:
@@ -360,7 +363,9 @@ class Verification:
         if whole and context.found:
             whole = replace(whole, clean=False)
             newest = replace(newest, clean=False) if newest and newest.id == whole.id else newest
-        return cls(newest, whole, doubt, context.found, _following(pipeline, context), created, _ahead(full))
+        follow, followed = _following(pipeline, context)
+        lag, clock = (full.get("lag", 0.0), _clock(full)) if full else (0.0, 0.0)
+        return cls(newest, whole, doubt, context.found, follow, created, lag, clock, followed)
 
     @property
     def reported(self) -> Verification:
@@ -377,6 +382,18 @@ class Verification:
         if full is None or full.verdict != "same" or not full.clean or full.age < 0 or self.left or self.unresolved:
             return None
         return full.began - self.ahead
+
+    @property
+    def ahead(self) -> float:
+        """By how many seconds `full` proves less than it says."""
+        return self.lag + self.clock
+
+    @property
+    def ahead_words(self) -> str:
+        """Why it does; empty if it does not."""
+        lag = f"the destination was {duration(self.lag)} behind when it began" if self.lag else ""
+        clock = f"the clock of its machine was {duration(self.clock)} ahead" if self.clock else ""
+        return "; ".join(filter(None, (lag, clock)))
 
     @property
     def left(self) -> int:
@@ -397,9 +414,9 @@ class Verification:
         if self.full is None:
             return "no verdict on everything counts"
         follow = self.follow and self.follow.as_of_now()
-        if follow is None or follow.age_seconds > within:
+        if follow is None or follow.age_seconds > within or self.followed != EVERYTHING:
             return "what changed since the verdict on everything is not compared"
-        if follow.waiting or follow.unresolved or follow.behind_records:
+        if follow.waiting or follow.unresolved or follow.behind_records != 0:  # None: it is not known
             return "not all changes are compared yet"
         return ""
 
@@ -436,13 +453,10 @@ class Verification:
             yield self.follow.description, bool(self.follow.differences or self.follow.unresolved)
 
 
-def _ahead(full: Mapping[str, Any] | None) -> float:
-    """See `Verification.ahead`; the clock of a verdict that is not stored at the destination counts as right."""
-    if full is None:
-        return 0.0
-    lag: float = full.get("lag", 0.0)
+def _clock(full: Mapping[str, Any]) -> float:
+    """See `Verification.clock`; that of a verdict that is not stored at the destination counts as right."""
     late: timedelta = datetime.fromisoformat(full["at"]) - full["written"] if "written" in full else timedelta()
-    return lag + max(0.0, late.total_seconds())
+    return max(0.0, late.total_seconds())
 
 
 def found_words(found: str) -> str:
@@ -450,10 +464,10 @@ def found_words(found: str) -> str:
     return f"differences were found at {datetime.fromisoformat(found):%Y-%m-%d %H:%M:%S} UTC, and may be left"
 
 
-def _following(pipeline: str, context: VerdictContext) -> Following | None:
-    """What `verify --follow` has found, if it is of this deployment."""
+def _following(pipeline: str, context: VerdictContext) -> tuple[Following | None, str]:
+    """What `verify --follow` has found, if it is of this deployment, and what it covers."""
     running, state = verdict_file.read_running(pipeline), verdict_file.read_followed(pipeline)
     before = Origin.from_json(state.origin) if state else None
     if running is None or before is None or (context.origin and before.deployment_doubt(context.origin)):
-        return None
-    return running
+        return None, ""
+    return running, state.of if state else ""
