@@ -10,7 +10,6 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from datetime import timedelta
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -36,19 +35,18 @@ class ChangedDocument(NamedTuple):
 
 
 def ids(
-    pipeline: Pipeline, topics: Topics, count: int | None, age: timedelta | None, ends: Window
+    pipeline: Pipeline, topics: Topics, count: int | None, since: float | None, ends: Window
 ) -> Iterator[ChangedDocument]:
     """The documents of the newest records before `ends`, each once, newest first within a partition.
 
-    Give exactly one of `count` (records, and all others of the same millisecond as the oldest of them) and `age` (time
-    up to now, by the brokers' clock). `ends`: partition → first offset and end.
+    Give exactly one of `count` (records, and all others of the same millisecond as the oldest of them) and `since`
+    (seconds since the epoch, by the brokers' clock). `ends`: partition → first offset and end.
     """
-    now = time.time()
     reader, unread = _Reader(pipeline, topics), ends
-    if age is not None:
-        yield from reader.documents(_from(topics, unread, int((now - age.total_seconds()) * 1000)))
+    if since is not None:
+        yield from reader.documents(_from(topics, unread, int(since * 1000)))
     elif count is None:
-        raise ValueError("give a number of records, or an age")
+        raise ValueError("give a number of records, or a time")
     while unread and count is not None and count > reader.records:
         window = _newest(topics, unread, count - reader.records)
         yield from reader.documents(window)

@@ -116,7 +116,7 @@ def _recent(session: Session, request: VerifyRequest, options: Options | None) -
 
     With `options`, once the sink has applied them: before that, both sides may be equal because it lags.
     """
-    since, began = request.since, time.monotonic()
+    since = None if request.since is None else time.time() - request.since.total_seconds()
     if options is None:
         ends: Window = pipeline_ends(session.pipeline, session.topics)
     else:
@@ -124,8 +124,6 @@ def _recent(session: Session, request: VerifyRequest, options: Options | None) -
             ends = wait_drained(session, options.recheck.patience, session.say)
         except NotYet as error:
             raise TowpathError(f"there is no verdict: {error}") from error
-    if since is not None:
-        since += timedelta(seconds=time.monotonic() - began)
     return ids(session.pipeline, session.topics, request.last, since, ends)
 
 
