@@ -16,6 +16,7 @@ import org.bson.json.JsonWriterSettings;
  */
 record Command(String database, BsonDocument body, BsonBinary fence) {
     private static final String ADMIN = "admin";
+    private static final String MAJORITY = "majority";
     private static final JsonWriterSettings SHELL =
             JsonWriterSettings.builder().outputMode(JsonMode.SHELL).build();
 
@@ -23,8 +24,10 @@ record Command(String database, BsonDocument body, BsonBinary fence) {
         return of("create", namespace, options, null);
     }
 
+    /** By default, a build would wait for every voting member, also for one that is away. */
     static Command createIndexes(MongoNamespace namespace, BsonArray indexes, BsonBinary fence) {
-        return of("createIndexes", namespace, new BsonDocument("indexes", indexes), fence);
+        BsonDocument arguments = new BsonDocument("indexes", indexes).append("commitQuorum", new BsonString(MAJORITY));
+        return of("createIndexes", namespace, arguments, fence);
     }
 
     static Command dropIndexes(MongoNamespace namespace, BsonArray names, BsonBinary fence) {
@@ -55,7 +58,7 @@ record Command(String database, BsonDocument body, BsonBinary fence) {
 
     /** What a server is to be sent, which is to have made it durable when it answers. */
     BsonDocument sent(boolean knowsFences) {
-        BsonDocument sent = body.clone().append("writeConcern", new BsonDocument("w", new BsonString("majority")));
+        BsonDocument sent = body.clone().append("writeConcern", new BsonDocument("w", new BsonString(MAJORITY)));
         return fence == null || !knowsFences ? sent : sent.append("collectionUUID", fence);
     }
 

@@ -319,7 +319,10 @@ class PlanTest {
     void indexesAreMadeAndDroppedAsFarAsTheyAreMissingAndThere() {
         SchemaChange create = change(Kind.CREATE_INDEXES, "");
         Described bare = new Described(false, new BsonDocument(), ONE, List.of(), List.of());
-        assertEquals("createIndexes d.a 1", commands(plan(create, bare, null, null, false, false)));
+        Plan missing = plan(create, bare, null, null, false, false);
+        assertEquals("createIndexes d.a 1", commands(missing));
+        BsonDocument sent = ((Plan.Commands) missing).commands().get(0).sent(true);
+        assertEquals("majority", sent.getString("commitQuorum").getValue());
         assertEquals("createIndexes d.a", commands(plan(create, null, null, null, false, false)));
         assertEquals("", commands(plan(create, collection(ONE), null, null, false, false)));
         Described building = new Described(false, new BsonDocument(), ONE, List.of(), INDEXES);
