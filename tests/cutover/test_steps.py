@@ -211,7 +211,7 @@ def test_changes_that_nothing_replicated_to_the_source_are_explained(
         "the source has changes that did not come from the reverse pipeline, and would be lost: 2 documents differ"
     )
     assert raised.value.advice == (
-        "end what writes to the source, and save what it wrote (docs/how-to/cutover.md says how); only then"
+        "end what writes to the source, and save what it wrote (docs/how-to/fail-back.md says how); only then"
         " run towpath repair shop.toml,"
         " which gives the source the destination's documents"
     )

@@ -54,7 +54,7 @@ _CAPPED = "leave it out with [collections] exclude, and move it in the same outa
 #: State of a connector → the command that brings it back to how a cutover left it.
 _REMEDIES = {"MISSING": "deploy", "PAUSED": "resume", "STOPPED": "resume"}
 _SHOWN = 3  # findings in one line; the rest is only counted
-_WAY_BACK = "docs/how-to/cutover.md#if-the-capture-of-the-old-source-is-lost"
+_WAY_BACK = "docs/how-to/fail-back.md#if-the-capture-of-the-old-source-is-lost"
 #: Command → the privilege action that it needs, where their names differ.
 _ACTIONS = {"createIndexes": "createIndex", "dropIndexes": "dropIndex"}
 

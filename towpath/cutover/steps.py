@@ -216,7 +216,7 @@ def _verify_echoes(work: Work) -> int:
     except DocumentsDiffer as error:
         raise DocumentsDiffer(
             f"the source has changes that did not come from the reverse pipeline, and would be lost: {error.what}",
-            "end what writes to the source, and save what it wrote (docs/how-to/cutover.md says how); only then"
+            "end what writes to the source, and save what it wrote (docs/how-to/fail-back.md says how); only then"
             f" {error.advice}, which gives the source the destination's documents",
         ) from error
 
