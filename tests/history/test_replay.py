@@ -296,7 +296,7 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
     assert oracle.differences(expected, state(rebuilt)) == []
 
     (tmp_path / "update.py").write_text(page_s_code())
-    restore = program("how-to/point-in-time.md", '"""restore.py', tmp_path)
+    restore = program("how-to/restore-documents.md", '"""restore.py', tmp_path)
     for time, its in (("2026-11-21T18:00:01+01:00", before), ("2026-11-21T18:10:00+01:00", over)):  # FROM, TO
         text = restore.read_text()
         assert text.count(time) == 1
@@ -304,7 +304,7 @@ def test_what_only_the_mistake_changed_is_restored_at_the_source_and_what_others
     programs = Programs(
         program("verifier.md", '"""check.py', tmp_path),
         restore,
-        program("how-to/point-in-time.md", '"""merge.py', tmp_path),
+        program("how-to/restore-documents.md", '"""merge.py', tmp_path),
         os.environ
         | {"PATH": f"{TOWPATH.parent}:{os.environ['PATH']}"}
         | {"SOURCE": pipeline.addresses.source, "REBUILT": third.uri},

@@ -26,7 +26,7 @@ from towpath_verifier import Difference
 
 UNTIL = "2026-11-21T18:00:00+01:00"
 SECOND = 1795280400  # of UNTIL
-PAGE = "how-to/point-in-time.md"
+PAGE = "how-to/restore-documents.md"
 
 
 class Rebuilt:
@@ -568,7 +568,7 @@ def test_a_set_as_of_a_later_time_is_wrong(
 def test_a_document_on_each_day_has_what_the_log_has_at_its_end(
     environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    days = loaded(program(PAGE, '"""days.py', tmp_path))
+    days = loaded(program("how-to/point-in-time.md", '"""days.py', tmp_path))
     night = int(datetime(2026, 10, 24, 22, tzinfo=UTC).timestamp())  # the first second of the 25th in Berlin
     log = [
         change(7, "document", {"_id": 7, "n": 1}, f"{night - 1}:1"),
