@@ -4,9 +4,10 @@ import ast
 import inspect
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from bson.timestamp import Timestamp
 
 import towpath
 from towpath.checks import capture, change, connect, destination, field_rules, kafka, source, target
@@ -19,7 +20,7 @@ from towpath.config.pipeline import CopyMethod, Pipeline
 from towpath.deploy.deployment import SERVERS
 from towpath.errors import ConnectError, ConnectUnreachable, Refused
 from towpath.log.definitions import DESTINATION_SET, change_settings
-from towpath.log.source_offsets import SourceState
+from towpath.log.source_offsets import SourcePosition, SourceState
 
 PIPELINE = Pipeline.model_validate(
     {
@@ -273,6 +274,41 @@ def test_capture_has_to_stay_within_the_oplog(
     captured = Captured("move-source", SourceState(None), ClusterTime(since, 1), lost, "", ".*")
     (finding,) = capture.check_capture(found, captured)
     assert (finding.level, words in finding.finding) == (level, True), finding.finding
+
+
+_INITIATION = {"msg": "initiating set"}
+
+
+@pytest.mark.parametrize(
+    ("found", "other"),
+    [
+        ([(7, {})], False),  # the member that responds may be behind
+        ([(9, {}), (1, _INITIATION)], False),
+        ([(9, {}), (9, {})], False),
+        ([(10, {}), (1, _INITIATION)], True),
+        ([(10, {}), (8, {})], True),
+        ([(10, {}), (10, {})], False),  # the oplog has dropped it
+        ([(10, _INITIATION), (10, _INITIATION)], True),
+    ],
+)
+def test_a_majoritys_entry_is_in_the_oplog_of_its_history(found: list[tuple[int, Any]], other: bool) -> None:
+    entries = [{"ts": Timestamp(100, ordinal), "op": "n", "o": o} for ordinal, o in found]
+    assert capture.has_other_history(entries, ClusterTime(100, 9)) == other
+
+
+@pytest.mark.parametrize("ordinal", [6, 7, 8])
+def test_a_stream_that_has_passed_no_entry_proves_no_history(ordinal: int) -> None:
+    """It has begun at its start, or right after it. No server is asked."""
+    state = SourceState(SourcePosition(ClusterTime(100, ordinal), False), start=ClusterTime(100, 7))
+    assert not capture.is_restored(cast(Any, None), state)
+
+
+def test_a_source_with_another_history_is_told_before_the_destination_loses_what_it_lacks() -> None:
+    captured = Captured("move-source", SourceState(None), ClusterTime(4999, 1), True, "", ".*", restored=True)
+    (finding,) = capture.check_capture(None, captured)
+    assert (finding.level, finding.code) == ("error", "TWP-OTHER-HISTORY")
+    assert "has no entry of 4999:1" in finding.finding
+    assert finding.advice.index("verify PIPELINE --alone") < finding.advice.index("resnapshot PIPELINE")
 
 
 def test_a_resnapshot_that_is_not_over_is_told() -> None:

@@ -85,7 +85,12 @@ def test_the_captures_that_must_run_before_a_fail_back_are_all_those_of_the_pipe
 
 
 @pytest.mark.parametrize(
-    ("trace", "advice"), [("TWP-HISTORY-LOST: the oplog no longer holds", gate._WAY_BACK), ("no answer", "restart")]
+    ("trace", "advice"),
+    [
+        ("TWP-HISTORY-LOST: the oplog no longer holds", gate._WAY_BACK),
+        ("TWP-OTHER-HISTORY: the oplog has no entry", gate._WAY_BACK),
+        ("no answer", "restart"),
+    ],
 )
 def test_a_capture_whose_history_is_lost_has_another_way_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trace: str, advice: str

@@ -86,6 +86,7 @@ STEPPED = "Caused by: com.mongodb.MongoNotPrimaryException: Command failed with 
         (GAP, ["restart", "verify", "repair"]),
         ("x: TWP-DELETES-MISSED: deletes may be missing", ["restart", "verify", "repair"]),
         ("x: TWP-HISTORY-LOST: the source's oplog no longer holds the changes", ["resnapshot", "verify"]),
+        ("x: TWP-OTHER-HISTORY: the source's oplog has no entry of 1:1", ["verify", "resnapshot"]),
         ("x: TWP-COLLATION: shop.orders cannot be captured", ["check", "deploy"]),
         ("x: TWP-SHARED-POSITION: another task has taken over", ["restart"]),
         ("x: TWP-POSITION-LOST: the destination no longer", ["remove", "deploy", "replay", "prepare", "verify"]),

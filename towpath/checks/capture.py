@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from bson.timestamp import Timestamp
 from pymongo.errors import ExecutionTimeout, OperationFailure
+from pymongo.read_concern import ReadConcern
 
 from towpath.checks.facts import RESNAPSHOT, RESNAPSHOT_ONLY, Facts
 from towpath.checks.rule import Finding, about, error, ok, warning
@@ -39,6 +40,7 @@ SLOW_COPY = 5 * 2**20
 _LOST = (286, 280, 136)  # ChangeStreamHistoryLost, ChangeStreamFatalError, CappedPositionLost
 _POSITION_LOST = 136  # CappedPositionLost: the server dropped the entry at which a query was
 _TRIES = 10
+_INITIATION = ("n", {"msg": "initiating set"})  # the first entry of a replica set, until its oplog drops it
 _RESNAPSHOT = "run `towpath resnapshot PIPELINE`, which re-reads all documents and does not empty the destination"
 
 Answer = TypeVar("Answer")
@@ -61,6 +63,8 @@ class Captured:
     included again."""
     has_other_rules: bool = False
     """Whether the log's records follow other rules than those of the file."""
+    restored: bool = False
+    """Whether changes are lost because the source has another history than the captured one."""
 
     @property
     def under_way(self) -> bool:
@@ -81,9 +85,10 @@ def read_captured(
         if since is not None:
             resnapshot, only = settings.get(RESNAPSHOT, state.resnapshot), settings.get(RESNAPSHOT_ONLY, EVERYTHING)
             reselects = state.selection is not None and settings.get(SELECTION, state.selection) != state.selection
-            lost = state.lost or is_lost(client, since)
+            restored = is_restored(client, state)
+            lost = state.lost or restored or is_lost(client, since)
             rules = field_rules.differ(pipeline, state.rules)
-            captured.append(Captured(name, state, since, lost, resnapshot, only, reselects, rules))
+            captured.append(Captured(name, state, since, lost, resnapshot, only, reselects, rules, restored))
     return captured
 
 
@@ -99,6 +104,34 @@ def is_lost(client: Client, since: ClusterTime) -> bool:
         if failure.code in _LOST:
             return True
         raise
+
+
+def is_restored(client: Client, state: SourceState) -> bool:
+    """Whether the source has another history than that of the entry up to which a connector has captured.
+
+    As `io.towpath.debezium.Oplog` decides. False if that is not known, as when the user may not read the oplog.
+    """
+    if state.position is None or state.start is None:
+        return False
+    entry = state.position.time
+    if entry <= ClusterTime(state.start.seconds, state.start.ordinal + 1):  # the stream may have passed none
+        return False
+    stages: list[dict[str, Any]] = [
+        {"$match": {"ts": {"$gte": Timestamp(entry.seconds, entry.ordinal)}}},
+        {"$limit": 1},
+        {"$unionWith": {"coll": "oplog.rs", "pipeline": [{"$limit": 1}]}},
+        {"$project": {"_id": 0, "ts": 1, "op": 1, "o.msg": 1}},
+    ]
+    entries = client.local.get_collection("oplog.rs", read_concern=ReadConcern("majority"))
+    return has_other_history(if_allowed(lambda: despite_drops(lambda: list(entries.aggregate(stages)))) or [], entry)
+
+
+def has_other_history(found: Sequence[Mapping[str, Any]], entry: ClusterTime) -> bool:
+    """`found`: the first entry that is not before `entry`, if there is one, and the first of all."""
+    if len(found) < 2 or (at := Timestamp(entry.seconds, entry.ordinal)) == found[0]["ts"]:
+        return False
+    first = found[1]  # otherwise the oplog has dropped the entry
+    return bool(first["ts"] < at or (first.get("op"), first.get("o")) == _INITIATION)
 
 
 def check(
@@ -244,7 +277,7 @@ def changes_after(client: Client, time: ClusterTime, selection: Selection) -> in
 def check_window(oplog: Oplog | None) -> Iterator[Finding]:
     if oplog is None:
         yield warning(
-            "its window is unknown: the user may not read local.oplog.rs",
+            "its window is unknown, and a restored source is not recognised: the user may not read local.oplog.rs",
             'grant find and collStats on {db: "local", collection: "oplog.rs"}, or run rs.printReplicationInfo() as'
             f" another user: the window should be {SHORT_HOURS:.0f} hours or more",
         )
@@ -275,6 +308,14 @@ def check_capture(oplog: Oplog | None, captured: Captured) -> Iterator[Finding]:
             " deleted at the source since would stay at the destination",
             _RESNAPSHOT,
             about=f"log, {captured.connector}",
+        )
+    elif captured.restored:
+        yield error(
+            f"has no entry of {captured.since}, the end of what is captured, and has not dropped it: the source was"
+            " restored, or has lost its latest changes, and the destination may have the last copy of these",
+            "`towpath verify PIPELINE --alone` shows what the source lacks. Save it before you run"
+            " `towpath resnapshot PIPELINE`, which makes the destination as the source is",
+            code="TWP-OTHER-HISTORY",
         )
     elif captured.lost:
         yield error(

@@ -56,9 +56,12 @@ def _plan(captures: Captures) -> Iterator[str]:
         return
     chosen = ", ".join(captures.only or captures.pipeline.collections.include)
     for connector in captures.captured:
-        since = f"the changes since {format_time(connector.since)}"
+        at = format_time(connector.since)
+        since = f"the changes since {at}"
         if connector.lost:
             why = "its offsets are lost" if connector.state.lost else f"the source no longer holds {since}"
+            if connector.restored:
+                why = f"the source has another history than what is captured up to {at}"
             outcome = f"{why}: all documents of {chosen} are re-read, and the stream restarts after them"
         else:
             outcome = (

@@ -55,6 +55,7 @@ _CAPPED = "leave it out with [collections] exclude, and move it in the same outa
 _REMEDIES = {"MISSING": "deploy", "PAUSED": "resume", "STOPPED": "resume"}
 _SHOWN = 3  # findings in one line; the rest is only counted
 _WAY_BACK = "docs/how-to/fail-back.md#if-the-capture-of-the-old-source-is-lost"
+_LOST = {"TWP-HISTORY-LOST", "TWP-OTHER-HISTORY"}  # the capture cannot continue
 #: Command → the privilege action that it needs, where their names differ.
 _ACTIONS = {"createIndexes": "createIndex", "dropIndexes": "dropIndex"}
 
@@ -489,7 +490,7 @@ def _capture(readiness: Readiness) -> Result:
     session = readiness.forward
     stopped = [c for c in statuses(session.connect, session.pipeline.source_connectors) if not c.running]
     words = "; ".join(": ".join([f"{c.name} is {c.state}", *c.reasons]) for c in stopped)
-    if any(failure.code == "TWP-HISTORY-LOST" for connector in stopped for failure in connector.failures):
+    if any(failure.code in _LOST for connector in stopped for failure in connector.failures):
         return False, words, f"the way back without it: {_WAY_BACK}"
     command = next((_REMEDIES[c.state] for c in stopped if c.state in _REMEDIES), "restart")
     return not stopped, words or "of the source is running", f"towpath {command} {session.file}"

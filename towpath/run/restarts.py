@@ -39,6 +39,10 @@ _LASTING: Mapping[str, Lasting] = {
     **dict.fromkeys(bounds.CODES, Lasting("the log does not continue at the sink's position", _AFTER_LOG_GAP)),
     "TWP-DELETES-MISSED": Lasting("deletes may be gone from the log", _AFTER_MISSED_DELETES),
     "TWP-HISTORY-LOST": Lasting("changes of the source since the last captured one are lost", _RESNAPSHOT),
+    "TWP-OTHER-HISTORY": Lasting(
+        "the source was restored, or has lost its latest changes: save what it lacks before the resnapshot",
+        (("verify", "--alone"), ("resnapshot",)),
+    ),
     "TWP-RULES-CHANGED": Lasting("its rules have changed since its documents were read", _RESNAPSHOT),
     "TWP-COPY-PENDING": Lasting("its worker's heap is too small for what changed during the copy", _CONFIG),
     **dict.fromkeys(("TWP-CONFIG", "TWP-COLLATION"), Lasting("its configuration cannot work", _CONFIG)),

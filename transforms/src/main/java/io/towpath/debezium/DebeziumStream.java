@@ -24,7 +24,8 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Debezium's stream. When an event is too large for the server to send, the stream restarts after the last emitted record and requests only
- * the key of that event. When the source no longer holds the next changes, the stream fails with TWP-HISTORY-LOST.
+ * the key of that event. When the source no longer holds the next changes, the stream fails with TWP-HISTORY-LOST, and when it has another
+ * history than that of the changes before, with TWP-OTHER-HISTORY.
  */
 public final class DebeziumStream implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(DebeziumStream.class);
@@ -88,7 +89,6 @@ public final class DebeziumStream implements AutoCloseable {
         this.configuration = configuration;
         this.source = source;
         this.start = start;
-        point().requireHistory(source);
     }
 
     /** Where the stream begins when there is no offset: events of this time may follow. */
@@ -161,6 +161,9 @@ public final class DebeziumStream implements AutoCloseable {
     }
 
     private void begin() {
+        // each time, as a source that was away may have been restored
+        if (!point().requireHistory(source))
+            throw new RetriableException("the source does not report yet whether it has the history that was captured");
         transactions.begin();
         Map<String, String> settings = settings(configuration, start, oversized.keySet());
         queue = QueuedBytes.insteadOf(settings);

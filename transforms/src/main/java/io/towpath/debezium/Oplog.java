@@ -1,12 +1,18 @@
 package io.towpath.debezium;
 
 import com.mongodb.MongoException;
+import com.mongodb.ReadConcern;
 import com.mongodb.client.MongoCollection;
+import io.towpath.net.ReadFault;
 import io.towpath.net.ServerError;
 import io.towpath.record.ClusterTime;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Supplier;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * How far back the source's oplog reaches; {@code towpath/checks/log.py} computes the same.
@@ -24,11 +30,14 @@ public record Oplog(long first, long last, double fill, double kept, long size, 
     private static final double NEAR = 0.5;
 
     private static final int TRIES = 10;
+    private static final Logger LOGGER = LoggerFactory.getLogger(Oplog.class);
+    /** The first entry of a replica set, until its oplog drops it. */
+    private static final BsonDocument INITIATION = BsonDocument.parse("{op: 'n', o: {msg: 'initiating set'}}");
 
     /** Throws {@link MongoException}, also where the user may not read the oplog. */
     public static Oplog read(SourceCluster source) {
         MongoCollection<BsonDocument> oplog = source.oplog();
-        long first = first(oplog);
+        long first = despiteDrops(() -> seconds(oplog, 1));
         long last = seconds(oplog, -1);
         BsonDocument stats = oplog.aggregate(List.of(BsonDocument.parse("{$collStats: {storageStats: {}}}")))
                 .first()
@@ -57,11 +66,50 @@ public record Oplog(long first, long last, double fill, double kept, long size, 
         return left(time) < (1 - NEAR) * window();
     }
 
-    /** Reads the first entry again when the server drops it before that. */
-    private static long first(MongoCollection<BsonDocument> oplog) {
+    /**
+     * Whether the source has another history than that of an entry that a majority once had: it was restored, or has lost its latest changes.
+     * False where the user may not read the oplog. Throws {@link MongoException} while the member that responds may not have that entry yet.
+     */
+    static boolean isOfOtherHistory(SourceCluster source, ClusterTime entry) {
+        // one command, as only the answer of one member proves anything; and a former primary may have later entries
+        // that no majority gets
+        List<BsonDocument> stages = List.of(
+                new BsonDocument("$match", new BsonDocument("ts", new BsonDocument("$gte", entry.timestamp()))),
+                BsonDocument.parse("{$limit: 1}"),
+                BsonDocument.parse("{$unionWith: {coll: 'oplog.rs', pipeline: [{$limit: 1}]}}"),
+                BsonDocument.parse("{$project: {_id: 0, ts: 1, op: 1, 'o.msg': 1}}"));
+        MongoCollection<BsonDocument> oplog = source.oplog().withReadConcern(ReadConcern.MAJORITY);
+        List<BsonDocument> found;
+        try {
+            found = despiteDrops(() -> oplog.aggregate(stages).into(new ArrayList<>()));
+        } catch (MongoException error) {
+            if (ReadFault.isTransient(error)) throw error;
+            LOGGER.warn(
+                    "cannot read at the source whether it was restored since {}, up to which it is captured: {}",
+                    entry,
+                    ReadFault.message(error));
+            return false;
+        }
+        return isOfOtherHistory(found, entry);
+    }
+
+    /** @param found the first entry that is not before {@code entry}, if there is one, and the first of all */
+    static boolean isOfOtherHistory(List<BsonDocument> found, ClusterTime entry) {
+        if (found.size() < 2)
+            throw new MongoException(
+                    ServerError.ReadConcernMajorityNotAvailableYet.code(),
+                    "the member that responds has no entry yet of %s or later".formatted(entry));
+        if (time(found.get(0)).equals(entry)) return false;
+        BsonDocument first = found.get(1);
+        // otherwise the oplog has dropped the entry
+        return entry.isAfter(time(first)) || first.entrySet().containsAll(INITIATION.entrySet());
+    }
+
+    /** Reads again when the server drops the entries that are read. */
+    private static <T> T despiteDrops(Supplier<T> read) {
         for (int left = TRIES; ; left--) {
             try {
-                return seconds(oplog, 1);
+                return read.get();
             } catch (MongoException error) {
                 if (!ServerError.CappedPositionLost.is(error) || left == 1) throw error;
             }
@@ -69,11 +117,14 @@ public record Oplog(long first, long last, double fill, double kept, long size, 
     }
 
     private static long seconds(MongoCollection<BsonDocument> oplog, int direction) {
-        return ClusterTime.of(oplog.find()
+        return time(oplog.find()
                         .sort(new BsonDocument("$natural", new BsonInt32(direction)))
                         .projection(new BsonDocument("ts", new BsonInt32(1)))
-                        .first()
-                        .getTimestamp("ts"))
+                        .first())
                 .seconds();
+    }
+
+    private static ClusterTime time(BsonDocument entry) {
+        return ClusterTime.of(entry.getTimestamp("ts"));
     }
 }

@@ -1,8 +1,10 @@
 package io.towpath.debezium;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.mongodb.WriteConcern;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.Filters;
 import com.mongodb.client.model.Updates;
@@ -17,6 +19,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterEach;
@@ -119,6 +122,24 @@ class DebeziumStreamServerTest {
             awaitChange(stream); // again, as nothing has stored the offset behind it
             Duration took = Duration.ofNanos(System.nanoTime() - began);
             assertTrue(took.toMillis() < 8_000, took::toString); // Debezium itself waits 10 s
+        }
+    }
+
+    /** Such as one that was away, and was restored in the meantime. */
+    @Test
+    void aStreamDoesNotBeginWhereTheSourceHasAnotherHistory() {
+        Map<String, String> configuration = configuration();
+        SourceContext context = new SourceContext(configuration);
+        try (SourceCluster source = Sources.connected(configuration)) {
+            int seconds = (int) source.now().seconds();
+            collection.withWriteConcern(WriteConcern.MAJORITY).insertOne(new RawBsonDocument(document(0, "later")));
+            Map<String, Object> noEntry = Map.of("sec", seconds, "ord", 0);
+            context.store(List.of(new SourceRecord(DebeziumStream.partition(configuration), noEntry, "p", null, null)));
+            ClusterTime start = new ClusterTime(seconds - 60, 1);
+            try (DebeziumStream stream = new DebeziumStream(context, configuration, source, start)) {
+                ConnectException refused = assertThrows(ConnectException.class, stream::poll);
+                assertTrue(refused.getMessage().startsWith("TWP-OTHER-HISTORY: "), refused::getMessage);
+            }
         }
     }
 

@@ -6,7 +6,9 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.mongodb.WriteConcern;
 import com.mongodb.client.MongoCollection;
+import io.towpath.debezium.DebeziumStream;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.progress.CopyShare;
@@ -184,6 +186,34 @@ class TowpathSourceTaskServerTest {
     @Test
     void aCollectionThatComesBackWithAResnapshotIsCaptured() {
         assertDoesNotThrow(() -> startAfterItWasExcluded("again", ".*"));
+    }
+
+    /** A change stream opens there: it needs no entry of its time. */
+    @Test
+    void aSourceWithoutTheEntryUpToWhichItWasCapturedIsRefused() {
+        ConnectException refused = assertThrows(ConnectException.class, () -> startWithOtherHistory(""));
+        assertTrue(refused.getMessage().startsWith("TWP-OTHER-HISTORY: "), refused::getMessage);
+    }
+
+    @Test
+    void aResnapshotOfSuchASourceCopiesEverythingAndThenBeginsAnotherStream() throws Exception {
+        startWithOtherHistory("again");
+        offsets.store(next());
+        Ledger ledger = new Ledger(partitions, offsets.reader());
+        assertEquals("again", ledger.history().resnapshot());
+        assertTrue(ledger.isCopying());
+        assertNull(offsets.reader().offset(DebeziumStream.partition(Sources.configuration())));
+    }
+
+    private void startWithOtherHistory(String resnapshot) throws Exception {
+        collection.withWriteConcern(WriteConcern.MAJORITY).insertOne(RawBsonDocument.parse("{_id: 2}"));
+        Ledger ledger = new Ledger(partitions, offsets.reader());
+        ledger.begin(quoted(), new ClusterTime(now.seconds() - 60, 1), List.of());
+        ledger.beginStream();
+        Map<String, Object> noEntry = Map.of("sec", now.seconds(), "ord", 0);
+        Map<String, Object> stream = DebeziumStream.partition(Sources.configuration());
+        offsets.store(List.of(ledger.rootRecord(), partitions.offsetRecord(stream, noEntry, "an idle source")));
+        startAlone(Map.of("collection.include.list", quoted(), "towpath.resnapshot", resnapshot));
     }
 
     private void startAfterItWasExcluded(String resnapshot, String only) throws Exception {
