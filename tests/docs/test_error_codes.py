@@ -39,8 +39,8 @@ def test_the_table_names_each_code_once_and_none_that_is_gone():
     assert sorted(IN_TABLE) == sorted(IN_SOURCES & set(IN_TABLE))
 
 
-def test_a_row_says_what_it_means_its_cause_its_remedy_and_where_it_is_shown():
-    assert [row[0] for row in ROWS if len(row) != 5 or not all(row)] == []
+def test_a_row_says_what_it_means_and_what_to_do():
+    assert [row[0] for row in ROWS if len(row) != 3 or not all(row)] == []
 
 
 def test_no_page_names_a_code_that_is_gone():

@@ -105,10 +105,17 @@ def test_causes_of_retries_and_bounds_of_times_are_those_of_the_tasks() -> None:
 
 def test_every_alert_has_its_runbook_and_every_runbook_its_alert() -> None:
     assert re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE) == rules.NAMES
-    assert re.findall(r"^\| \[(\w+)\]", RUNBOOKS, re.MULTILINE) == rules.NAMES
     links = re.findall(r"runbook_url: docs/runbooks\.md#(\w+)", rules.TEXT)
     assert links == [name.lower() for name in rules.NAMES]
     assert list(rules.expressions()) == rules.NAMES
+
+
+def test_every_runbook_begins_with_the_severity_and_the_time_of_its_alert() -> None:
+    alerts = re.findall(r"alert: (\w+)\n.*?for: (\d+)([mh])\n\s+labels: {severity: (\w+)}", rules.TEXT, re.DOTALL)
+    units = {"m": "min", "h": "h"}
+    said = re.findall(r"^## (\w+)\n\n\*\*(\w+), after (\d+) (min|h)\*\*", RUNBOOKS, re.MULTILINE)
+    assert said == [(name, severity.title(), time, units[unit]) for name, time, unit, severity in alerts]
+    assert [name for name, *_ in said] == rules.NAMES
 
 
 def test_alerts_name_only_states_that_exist() -> None:
