@@ -15,15 +15,19 @@ from tests.cutover.test_undo import begin
 from tests.support import cutover_world
 from tests.support.cutover_world import Killed, World
 from towpath.checks.rule import Finding
+from towpath.checks.target import Target
 from towpath.clients.connect.rest import Connector, Task
+from towpath.clients.mongo.replica_set import ReplicaSet
 from towpath.config.events import CutoverNote
-from towpath.cutover import machine
+from towpath.cutover import machine, old_source
 from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness
 from towpath.cutover.machine import Machine
 from towpath.errors import ConnectUnreachable, MongoUnreachable, NoSuchConnector, Refused, TowpathError
+from towpath.log.definitions import definitions
 from towpath.session import Session
 from towpath.signals import Interrupts
 from towpath.store.cutover import Cutover
+from towpath.store.writers import Registration
 
 RED = Finding("error", "lag", "10.5 s", "wait")
 
@@ -244,6 +248,36 @@ def test_no_fail_back_begins_with_files_of_different_collections(world: World, g
         it.back()
     assert gate.asked == [] and world.marker is not None and before is not None
     assert replace(world.marker, token=before.token) == before and not {"block", "stop shop-back"} & set(world.calls)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda it: it, ""),
+        (lambda it: replace(it, pipeline=it.pipeline.changed(collections={"include": ("shop.a",)})), "include or excl"),
+        (lambda it: replace(it, destination=ReplicaSet("other", ("d:1",))), "not the destination of the deployed"),
+        (lambda it: replace(it, source=ReplicaSet("other", ("s:1",))), "that is another source"),
+    ],
+)
+def test_no_old_source_returns_unless_the_file_names_what_was_taken_over(
+    world: World, monkeypatch: pytest.MonkeyPatch, change: Callable[[Target], Target], words: str
+) -> None:
+    """What only the deployed pipeline names would neither return nor be in the file of what is overwritten."""
+    begin(world, "returned")
+    it, (source, there) = command(world), (ReplicaSet(f"rs{one}", (f"{one}:1",)) for one in "sd")
+    pipeline = it.sides.forward.pipeline
+    own, sink = Registration.of(pipeline, "k", source), definitions(pipeline)[pipeline.sink_connector]
+    known = Target(pipeline, there, (source,), there, (), {"shop": own}, sink, "k", source)
+    monkeypatch.setattr(machine.target, "gather", lambda *_, **__: change(known))
+    monkeypatch.setattr(old_source, "run", lambda *_: [replace(RED, level="ok")])
+    monkeypatch.setattr(machine, "write_reverse_file", lambda file: None)
+    if not words:
+        assert it.return_source() and not ends(world)[-1].startswith("not")
+        return
+    with pytest.raises(Refused, match=words):
+        it.return_source()
+    assert world.marker is not None and world.marker.state == "destination primary"
+    assert not {"resume shop", "mark a step"} & set(world.calls)
 
 
 @pytest.mark.parametrize("table", [GATE, PRECONDITIONS])

@@ -20,7 +20,7 @@ from towpath.config import loading as pipeline_file
 from towpath.errors import TopicError
 from towpath.history import preconditions
 from towpath.history.plan import Options
-from towpath.history.preconditions import ReplayFacts, committed_ends, point_in_time
+from towpath.history.preconditions import ReplayFacts, point_in_time
 from towpath.log import lag
 from towpath.log.source_offsets import SourcePosition, SourceState, source_state
 from towpath.session import Session
@@ -78,7 +78,7 @@ def test_the_log_of_a_replay_does_not_end_before_an_open_transaction(
     facts = ReplayFacts(session, Options((), False, 1.0, only_log=True))
     facts.deployed.existing, facts.sources = topics.all(), {}
     assert facts.log == {(ORDERS, 0): (0, 3), (ORDERS, 1): (0, 0)}
-    assert said == [f"waiting until a transaction on {ORDERS}, partition 0, has ended"]
+    assert said == [f"waiting: a transaction on {ORDERS}, partition 0, has not ended"]
 
 
 def test_a_transaction_that_has_lost_its_end_is_refused(
@@ -87,12 +87,13 @@ def test_a_transaction_that_has_lost_its_end_is_refused(
     session, topics, _ = waiting
     begun = int(time.time() * 1000) - 600_000
     topics.stored[ORDERS, 0].offsets[2] = begun, topics.message(ORDERS, 0, 2, b"k", b"v", at_ms=begun)
+    log_of = list(topics.all().values())
     with pytest.raises(TopicError, match=r"at offset 2, has not ended") as refused:
-        committed_ends(session, list(topics.all().values()), 60)
+        lag.committed_ends(topics, log_of, preconditions._ended(session, log_of, 60))
     assert "towpath restart" in refused.value.advice
     monkeypatch.setattr(preconditions, "refuse_hanging_transactions", lambda *of: None)
-    with pytest.raises(TopicError, match=r"partition 0: a transaction has not ended in 0 s"):
-        committed_ends(session, list(topics.all().values()), 0.01)
+    with pytest.raises(TopicError, match=r"partition 0, has not ended in 0 s"):
+        lag.committed_ends(topics, log_of, preconditions._ended(session, log_of, 0.01))
 
 
 REPORT = {"namespace": "shop.report", "id": "40:1/0/shop.report", "from": "20:1", "to": "41:1"}

@@ -565,16 +565,19 @@ def test_a_set_as_of_a_later_time_is_wrong(
     assert capsys.readouterr().out.splitlines() == [*(["WRONG: extra 2"] if wrong else []), *wrong, last]
 
 
+@pytest.mark.parametrize("last", ["delete", "ddl"])
 def test_a_document_on_each_day_has_what_the_log_has_at_its_end(
-    environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    environment: None, last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     days = loaded(program("how-to/point-in-time.md", '"""days.py', tmp_path))
     night = int(datetime(2026, 10, 24, 22, tzinfo=UTC).timestamp())  # the first second of the 25th in Berlin
     log = [
         change(7, "document", {"_id": 7, "n": 1}, f"{night - 1}:1"),
         change(7, "update", {"$set": {"n": 2}}, f"{night + 25 * 3600 - 1}:9"),  # that day has 25 hours
-        change(7, "delete", None, f"{night + 25 * 3600}:1"),
+        change(7, last, None if last == "delete" else {"ddl": "drop"}, f"{night + 25 * 3600}:1"),
     ]
+    log = [{"partition": 0} | one for one in log]
+    log.append(log[-1] | {"partition": 1, "kind": "ddl", "value": '{"ddl": "drop"}', "cluster_time": f"{night}:1"})
     monkeypatch.setattr(sys, "stdin", [json.dumps(one) for one in log])
     days.main("2026-10-23", "2026-10-26", "Europe/Berlin")
     assert capsys.readouterr().out.splitlines() == [
@@ -583,7 +586,8 @@ def test_a_document_on_each_day_has_what_the_log_has_at_its_end(
         '2026-10-25  {"_id": 7, "n": 2}',
         "2026-10-26  deleted",
     ]
-    monkeypatch.setattr(sys, "stdin", [json.dumps(change(7, "document", CHUNKS, f"{night}:1"))])
+    chunks = change(7, "document", CHUNKS, f"{night}:1") | {"partition": 0}
+    monkeypatch.setattr(sys, "stdin", [json.dumps(chunks)])
     with pytest.raises(SystemExit, match="chunks"):
         days.main("2026-10-25", "2026-10-25", "Europe/Berlin")
 

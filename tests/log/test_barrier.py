@@ -27,7 +27,7 @@ from towpath.errors import KafkaUnreachable, NoSuchConnector, NotYet, Refused, T
 from towpath.log import barrier, bounds
 from towpath.log.bounds import Break
 from towpath.log.definitions import SOURCE_SET
-from towpath.log.lag import GapContents, applied
+from towpath.log.lag import GapContents, applied, change_topics, committed_ends
 from towpath.log.source_offsets import SELECTION, Requests, SourceState
 from towpath.session import Say, Session, unsaid
 from towpath.store.positions import Applied
@@ -166,7 +166,7 @@ def test_of_a_partition_without_new_records_the_log_is_not_read_again(monkeypatc
     """A topic that is new since then, or was empty and now has a record, is read. The sink's positions are compared."""
     topics, asked = MemoryTopics(**{"move.shop.a": 2, "move.shop.empty": 1, "move.requests": 1}), list[Any]()
     topics.write("move.shop.a", (b"k", b"v", 1))
-    before = barrier._committed_ends(PIPELINE, topics, ONCE)
+    before = committed_ends(topics, change_topics(PIPELINE, topics.all()), ONCE.until)
     assert before == {("move.shop.a", 0): (0, 2), ("move.shop.a", 1): (0, 0), ("move.shop.empty", 0): (0, 0)}
     read = topics.ends
 
@@ -207,9 +207,9 @@ def test_a_gap_of_control_records_is_nothing_and_one_of_records_is_waited_for(
 def test_the_ends_of_the_log_are_those_after_all_that_was_written(log: Log) -> None:
     log.written, log.committed = iter([20]), iter([19, 20])
     with pytest.raises(NotYet, match="has not ended"):
-        barrier._committed_ends(PIPELINE, TOPICS, ONCE)
+        committed_ends(TOPICS, [], ONCE.until)
     log.written = iter([20])
-    assert barrier._committed_ends(PIPELINE, TOPICS, ONCE) == {PLACE: (0, 20)}
+    assert committed_ends(TOPICS, [], ONCE.until) == {PLACE: (0, 20)}
 
 
 def test_a_difference_is_proven_when_capture_brokers_and_sink_have_passed_it(log: Log) -> None:

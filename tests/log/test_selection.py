@@ -11,6 +11,7 @@ from bson import Int64, ObjectId
 from click.testing import CliRunner
 
 from tests.checks.test_check_judgements import PIPELINE
+from tests.deploy.test_changes_in_log import KEY
 from tests.support.memory_topics import MemoryTopics
 from towpath.cli.tail import _records, _selection, tail
 from towpath.clients.kafka import consume
@@ -103,6 +104,25 @@ def test_a_document_has_all_numbers_that_are_equal() -> None:
     topics.write(TOPIC, (None, b"x", 1))
     ids = {text: found(topics, Selection(document=id_key(id_of(text))))[0] for text in ("7", '"7"', "8")}
     assert ids == {"7": [7, 7, 7], '"7"': ["7"], "8": [8]}
+
+
+def test_a_document_also_ends_with_its_collection() -> None:
+    """Otherwise its history would look as if it lived on."""
+    topics = MemoryTopics()
+    topics.make(TOPIC, 2)
+    drop, collmod = (bson.encode({"ddl": kind, "ns": "shop.one"}) for kind in ("drop", "collMod"))
+    for partition in (0, 1):
+        topics.write(TOPIC, (KEY, collmod, 2), (KEY, drop, 3), partition=partition)
+    topics.write(TOPIC, document(7, 1), document(8, 1))
+    consumer, ends = topics.consumer(), topics.ends(topics.all().values())
+    read = [message for _, message in consume.messages(consumer, ends)]
+
+    def values(wanted: Selection) -> list[Any]:
+        return sorted(message.value() for message in read if wanted.takes(message))
+
+    seven = id_key(id_of("7"))
+    assert values(Selection(document=seven)) == sorted([drop, drop, document(7, 1)[1]])
+    assert values(Selection(until=ClusterTime(2, 1), document=seven)) == [document(7, 1)[1]]
 
 
 def test_a_record_without_a_time_of_the_source_is_not_of_any_time() -> None:

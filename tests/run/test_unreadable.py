@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +26,7 @@ from towpath.monitor import pages
 from towpath.monitor.metrics import ROWS
 from towpath.run import status as gather
 from towpath.run.children import Events
-from towpath.run.report import Lag, Report
+from towpath.run.report import Lag, Problem, Rebuild, Report
 from towpath.run.status import behind, part
 from towpath.run.supervisor import described, report_conditions
 from towpath.session import Session
@@ -92,6 +93,14 @@ def test_a_cutover_and_gaps_are_unknown_while_the_destination_does_not_answer() 
     assert set(samples(known, *DESTINATION)) == set(DESTINATION)
     assert described(known) == "stopped on request; to continue: towpath resume"
     assert "resume" in page(known) and "None is under way, and the source is primary." in page(known)
+
+
+@pytest.mark.parametrize(("phase", "offers"), [("emptying", False), ("applying", True)])
+def test_no_resume_is_offered_while_a_rebuild_empties_the_destination(phase: str, offers: bool) -> None:
+    found = status(state="stopped", rebuild=Rebuild(1.0, (), phase, 0, 9))
+    assert ("resume" in described(found), "towpath resume" in page(found)) == (offers, offers)
+    unknown = replace(found, rebuild=None, rebuild_error=Problem("it cannot be read"))
+    assert "resume" not in described(unknown)
 
 
 def test_a_cutover_that_was_known_stays_while_the_destination_does_not_answer() -> None:

@@ -47,8 +47,8 @@ _NO_TIME = "----------T--:--:--Z"
     "--id",
     "id_text",
     metavar="ID",
-    help="Only changes of this document: its _id as Extended JSON, or a string. Without --since it starts at the first"
-    " record.",
+    help="Only changes of this document: its _id as Extended JSON, or a string; and drops, renames and replacements of"
+    " its collection, once in each partition. Without --since it starts at the first record.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after this many records.")
 @flag("--no-follow", help="Stop at the current end of the log.")

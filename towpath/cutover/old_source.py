@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from bson.timestamp import Timestamp
 
-from towpath.checks import capture
+from towpath.checks import capture, target
 from towpath.checks.rule import Finding, Rule, error, ok, run
 from towpath.clients.connect.control import statuses
 from towpath.clients.mongo.privileges import if_allowed, privileges
@@ -145,9 +145,16 @@ _GATE: tuple[Rule[Returned], ...] = (
 
 
 def gate(returned: Returned) -> list[Finding]:
-    """What must hold before. A source that does not answer is asked once."""
+    """What must hold before. A source that does not answer is asked once.
+
+    Raises `Refused` unless the file names the clusters and collections of the deployed pipeline, as at the takeover:
+    what only one of them names would not come back, or not be in the file of what is overwritten.
+    """
     first = run([_ANSWERS], returned)
-    return first if red(first) else [*first, *run(_GATE, returned)]
+    if red(first):
+        return first
+    target.require_own(returned.forward)
+    return [*first, *run(_GATE, returned)]
 
 
 # the steps

@@ -18,7 +18,7 @@ from towpath.clients.mongo.replica_set import ReplicaSet, collections, holds_doc
 from towpath.config.namespaces import namespace_of, unmatched
 from towpath.config.pipeline import Pipeline
 from towpath.config.text import first_few
-from towpath.errors import MongoUnreachable, TopicError
+from towpath.errors import MongoUnreachable, NotYet, TopicError
 from towpath.history.plan import (
     Log,
     Options,
@@ -31,7 +31,7 @@ from towpath.history.plan import (
 )
 from towpath.log.definitions import DESTINATION_SET, SOURCE_SET, transaction_timeout
 from towpath.log.field_rules import only_of
-from towpath.log.lag import TIMEOUTS, refuse_hanging_transactions, unread
+from towpath.log.lag import TIMEOUTS, Ends, committed_ends, refuse_hanging_transactions
 from towpath.log.source_offsets import SELECTION, Refill, SourceState, source_state
 from towpath.session import Session
 from towpath.store import schema_changes
@@ -96,9 +96,8 @@ class ReplayFacts:
         """The range of the log to apply. Raises `TopicError` for a transaction that stays open: it hides the rest."""
         _ = self.sources  # first: the log then holds all that was copied by then
         chosen = change_topics(self.pipeline, self.options.only, self.deployed.existing)
-        return committed_ends(
-            self.session, chosen, TIMEOUTS * transaction_timeout(self.pipeline, len(self.deployed.log))
-        )
+        longest = TIMEOUTS * transaction_timeout(self.pipeline, len(self.deployed.log))
+        return committed_ends(self.session.topics, chosen, _ended(self.session, chosen, longest))
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
@@ -110,22 +109,25 @@ class ReplayFacts:
         return self.target.ask(partial(document_counts, targets=self.targets))
 
 
-def committed_ends(session: Session, topics: Collection[Topic], longest: float) -> Log:
-    """The first offsets and stable ends of topics, once all that is in them at the call is before these.
+def _ended(session: Session, log: Collection[Topic], longest: float) -> Callable[[Callable[[], Ends]], Ends]:
+    """The wait of `committed_ends`. Raises `TopicError` for a transaction that is open for more than `longest` s."""
 
-    Raises `TopicError` for a transaction that is open for more than `longest` seconds.
-    """
-    written, start, is_said = session.topics.written(topics), time.monotonic(), False
-    while begun := unread(written, ends := session.topics.ends(topics)):
-        refuse_hanging_transactions(session.pipeline, session.topics, ends, longest, written)
-        (name, number), waited = min(begun), time.monotonic() - start
-        if waited > longest:
-            raise TopicError(f"{name}, partition {number}: a transaction has not ended in {longest:.0f} s", where=name)
-        if not is_said and waited > _LATE_S:
-            session.say(f"waiting until a transaction on {name}, partition {number}, has ended")
-            is_said = True
-        time.sleep(_PAUSE_S)
-    return ends
+    def until(committed: Callable[[], Ends]) -> Ends:
+        start, is_said = time.monotonic(), False
+        while True:
+            try:
+                return committed()
+            except NotYet as open_one:
+                topics, waited = session.topics, time.monotonic() - start
+                refuse_hanging_transactions(session.pipeline, topics, topics.ends(log), longest, topics.written(log))
+                if waited > longest:
+                    raise TopicError(f"{open_one.what} in {longest:.0f} s", where=open_one.where) from open_one
+                if not is_said and waited > _LATE_S:
+                    session.say(f"waiting: {open_one.what}")
+                    is_said = True
+            time.sleep(_PAUSE_S)
+
+    return until
 
 
 def exactly_once(facts: ReplayFacts) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ from towpath.config.text import counted
 from towpath.errors import NoSuchConnector, NotYet, Refused, TowpathError
 from towpath.log import bounds, reread_requests
 from towpath.log.definitions import SOURCE_BACK, SOURCE_SET, other_source
-from towpath.log.lag import applied, change_topics, gaps, peek, pipeline_ends, pipeline_written, unread
+from towpath.log.lag import applied, change_topics, committed_ends, gaps, peek, pipeline_ends, pipeline_written, unread
 from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, read_state
 from towpath.session import Say, Session
 from towpath.store import schema_changes
@@ -64,7 +64,7 @@ def wait_applied(
     if requests_end:
         say("waiting until all requested documents are re-read")
         _wait_answered(pipeline, topics, waiting, requests_end)
-    ends = _committed_ends(pipeline, topics, waiting, before)
+    ends = committed_ends(topics, change_topics(pipeline, topics.all()), waiting.until, before)
     say(f"waiting until the sink has applied {len(ends)} partitions up to their present ends")
     _wait_applied(session, waiting, ends)
     return ends
@@ -85,7 +85,7 @@ def wait_drained(session: Session, timeout: float, say: Say) -> dict[Place, tupl
     """
     pipeline, topics = session.pipeline, session.topics
     waiting = _waiting(session, timeout, say, [pipeline.sink_connector])
-    ends = _committed_ends(pipeline, topics, waiting)
+    ends = committed_ends(topics, change_topics(pipeline, topics.all()), waiting.until)
     say(f"waiting until the sink has applied {len(ends)} partitions up to their ends")
     _wait_applied(session, waiting, ends)
     bounds.refuse(session, ends)
@@ -163,28 +163,6 @@ def _wait_answered(pipeline: Pipeline, topics: Topics, waiting: Wait, requests_e
                 raise NotYet(f"{name} has answered re-read requests up to {answered_end} of {requests_end}{why}")
 
     waiting.until(answered)
-
-
-def _committed_ends(
-    pipeline: Pipeline, topics: Topics, waiting: Wait, before: Window = NOTHING
-) -> dict[Place, tuple[int, int]]:
-    """The first offsets and stable ends of the log, once all that is in it at the call is before them.
-
-    Brokers learn one after another that a transaction was committed: its records may still be unreadable after the
-    source's position, which was committed with them, can be read.
-    """
-    existing = change_topics(pipeline, topics.all())
-    written = topics.written(existing)
-    same = {place: before[place] for place, end in written.items() if place in before and before[place][1] == end}
-    newer = [topic for topic in existing if any((topic.name, number) not in same for number in range(topic.partitions))]
-
-    def committed() -> dict[Place, tuple[int, int]]:
-        ends = same | topics.ends(newer)
-        for topic, partition in unread(written, ends):
-            raise NotYet(f"a transaction on {topic}, partition {partition}, has not ended")
-        return ends
-
-    return waiting.until(committed)
 
 
 def _wait_applied(session: Session, waiting: Wait, ends: Window) -> None:

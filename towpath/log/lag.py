@@ -12,15 +12,15 @@ broker that is fenced, because it was unresponsive or killed, mistakes a partiti
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from towpath.clients.kafka.consume import Silence, Window, messages
+from towpath.clients.kafka.consume import NOTHING, Silence, Window, messages
 from towpath.clients.kafka.topics import Place, Topic, Topics
 from towpath.clients.mongo.client import ANSWER_S
 from towpath.config.pipeline import Pipeline
-from towpath.errors import TopicError
+from towpath.errors import NotYet, TopicError
 from towpath.log.definitions import transaction_timeout
 from towpath.log.records import source_milliseconds
 from towpath.session import Session
@@ -143,6 +143,35 @@ _SILENCE = 10.0  # seconds until an unresponsive broker is given up
 def unread(written: Mapping[Place, int], ends: Window) -> dict[Place, int]:
     """Partition → the first offset that cannot be read yet, of its first open transaction."""
     return {place: ends[place][1] for place, end in written.items() if place in ends and ends[place][1] < end}
+
+
+#: Of each partition: the first offset, and the end.
+Ends = dict[Place, tuple[int, int]]
+
+
+def committed_ends(
+    topics: Topics,
+    log: Collection[Topic],
+    until: Callable[[Callable[[], Ends]], Ends],
+    before: Window = NOTHING,
+) -> Ends:
+    """The first offsets and stable ends of topics, once all that is in them at the call is before the ends.
+
+    Brokers learn one after another that a transaction was committed: its records may still be unreadable after the
+    source's position, which was committed with them, can be read. `until` calls what it is given again while that
+    raises `NotYet`, for an open transaction. A partition without new records is as `before`.
+    """
+    written = topics.written(log)
+    same = {place: before[place] for place, end in written.items() if place in before and before[place][1] == end}
+    newer = [topic for topic in log if any((topic.name, number) not in same for number in range(topic.partitions))]
+
+    def committed() -> Ends:
+        ends = same | topics.ends(newer)
+        for topic, partition in unread(written, ends):
+            raise NotYet(f"a transaction on {topic}, partition {partition}, has not ended", where=topic)
+        return ends
+
+    return until(committed)
 
 
 @dataclass(frozen=True, slots=True)

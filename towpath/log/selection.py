@@ -16,7 +16,7 @@ from confluent_kafka import Message
 from towpath.clients.kafka.consume import Window
 from towpath.clients.kafka.topics import Place, Topics
 from towpath.clients.mongo.client import ClusterTime, cluster_time
-from towpath.log.records import contract_headers, is_key
+from towpath.log.records import contract_headers, ends_documents, is_key
 from towpath_verifier import Key, id_key
 
 #: Seconds by which a broker's clock may be behind the source's. Such records are also read, and judged by their time.
@@ -32,8 +32,11 @@ class Selection:
     document: Key | None = None
 
     def takes(self, message: Message) -> bool:
-        """Whether a record is wanted. One without a cluster time or a key is not, where that is asked for."""
-        return self._is_in_time(message) and self._is_of_document(message.key())
+        """Whether a record is wanted. One without a cluster time or a key is not, where that is asked for.
+
+        A document ends also with its collection: so the schema changes that do this are of each document.
+        """
+        return self._is_in_time(message) and self._is_of_document(message)
 
     def _is_in_time(self, message: Message) -> bool:
         if self.since is None and self.until is None:
@@ -44,8 +47,11 @@ class Selection:
             return False
         return (self.since is None or self.since <= time) and (self.until is None or time <= self.until)
 
-    def _is_of_document(self, key: object) -> bool:
-        return self.document is None or (is_key(key) and id_key(key) == self.document)
+    def _is_of_document(self, message: Message) -> bool:
+        if self.document is None:
+            return True
+        key = message.key()
+        return id_key(key) == self.document if is_key(key) else ends_documents(key, message.value())
 
 
 def starts(topics: Topics, ends: Window, since: ClusterTime | None) -> Mapping[Place, int]:

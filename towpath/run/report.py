@@ -413,7 +413,8 @@ class Report:
 
     @property
     def remedy(self) -> str:
-        """The command that makes it run again; empty where a cutover forbids it, or may forbid it."""
+        """The command that makes it run again; empty where a cutover, or a rebuild that empties the destination,
+        forbids it, or may forbid it."""
         found = self.cutover
         if self.raw.idle or self.is_taken_over:
             return ""
@@ -422,7 +423,8 @@ class Report:
         # the capture; while the destination does not answer, a sink that a cutover has stopped would count as stopped
         is_paused = found is not None and found.state == "destination primary" and self.state == "paused"
         is_free = found is None and self.cutover_is_known and self.state in ("paused", "stopped")
-        return "resume" if is_paused or is_free else ""
+        is_emptied = self.rebuild_error is not None or (self.rebuild is not None and self.rebuild.phase == "emptying")
+        return "resume" if (is_paused or is_free) and not is_emptied else ""
 
     @property
     def reverse_file(self) -> str:
