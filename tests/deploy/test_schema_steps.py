@@ -151,7 +151,8 @@ def test_steps_run_in_their_order() -> None:
     cluster: Any = FakeCluster(server)
     told = list[Step]()
     apply(cluster, steps, told.append)
-    assert server.sent == [one.command.body for one in steps] and told == steps
+    *others, build = [one.command.body for one in steps]
+    assert server.sent == [*others, {**build, "commitQuorum": "majority"}] and told == steps
     assert [one.is_quick for one in steps] == [False, True, False, True, False]
     assert [one.takes_time for one in steps] == [True, False, False, False, True]
 

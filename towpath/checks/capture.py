@@ -109,7 +109,7 @@ def is_lost(client: Client, since: ClusterTime) -> bool:
 def is_restored(client: Client, state: SourceState) -> bool:
     """Whether the source has another history than that of the entry up to which a connector has captured.
 
-    As `io.towpath.debezium.Oplog` decides. False if that is not known, as when the user may not read the oplog.
+    As `io.towpath.debezium.Oplog` decides. False if the server does not say, as when the user may not read the oplog.
     """
     if state.position is None or state.start is None:
         return False
@@ -123,7 +123,10 @@ def is_restored(client: Client, state: SourceState) -> bool:
         {"$project": {"_id": 0, "ts": 1, "op": 1, "o.msg": 1}},
     ]
     entries = client.local.get_collection("oplog.rs", read_concern=ReadConcern("majority"))
-    return has_other_history(if_allowed(lambda: despite_drops(lambda: list(entries.aggregate(stages)))) or [], entry)
+    try:
+        return has_other_history(despite_drops(lambda: list(entries.aggregate(stages))), entry)
+    except OperationFailure:
+        return False
 
 
 def has_other_history(found: Sequence[Mapping[str, Any]], entry: ClusterTime) -> bool:
@@ -321,7 +324,8 @@ def check_capture(oplog: Oplog | None, captured: Captured) -> Iterator[Finding]:
         yield error(
             f"no longer holds the changes since {captured.since}, the end of what is captured: the changes after that"
             " are lost to the stream, and a restart does not help",
-            _RESNAPSHOT,
+            f"{_RESNAPSHOT}. If the source was restored, first save what it lacks: `towpath verify PIPELINE --alone`"
+            " shows it",
         )
     elif captured.state.gap is not None:
         yield warning(

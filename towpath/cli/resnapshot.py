@@ -73,6 +73,8 @@ def _plan(captures: Captures) -> Iterator[str]:
         "then both sides are compared; documents that the source does not hold are removed from the destination,"
         " through the log"
     )
+    if any(connector.restored for connector in captures.captured):
+        yield "these may be last copies: `towpath verify PIPELINE --alone` shows what the source lacks. Save that first"
     if any(connector.lost for connector in captures.captured):
         yield (
             "the log does not hold the changes in between: `replay --until` cannot rebuild any point in time from then"

@@ -613,8 +613,12 @@ def _failure(step: Step, error: OperationFailure) -> str:
 
 
 def build(client: Client, command: Command, on_progress: Progress) -> None:
-    """Run one `createIndexes` to its end. Raises `PyMongoError` when the server refuses it."""
-    ended = begin(lambda: client[command.database].command(dict(command.body)), "createIndexes")
+    """Run one `createIndexes` to its end. Raises `PyMongoError` when the server refuses it.
+
+    By default, a build would wait for every voting member, also for one that is away.
+    """
+    body = {**command.body, "commitQuorum": "majority"}
+    ended = begin(lambda: client[command.database].command(body), "createIndexes")
     while True:
         try:
             ended.result(_POLL_S)

@@ -38,7 +38,10 @@ class Lasting:
 _LASTING: Mapping[str, Lasting] = {
     **dict.fromkeys(bounds.CODES, Lasting("the log does not continue at the sink's position", _AFTER_LOG_GAP)),
     "TWP-DELETES-MISSED": Lasting("deletes may be gone from the log", _AFTER_MISSED_DELETES),
-    "TWP-HISTORY-LOST": Lasting("changes of the source since the last captured one are lost", _RESNAPSHOT),
+    "TWP-HISTORY-LOST": Lasting(
+        "changes of the source since the last captured one are lost; if it was restored, first save what it lacks",
+        _RESNAPSHOT,
+    ),
     "TWP-OTHER-HISTORY": Lasting(
         "the source was restored, or has lost its latest changes: save what it lacks before the resnapshot",
         (("verify", "--alone"), ("resnapshot",)),

@@ -102,7 +102,7 @@ public record ResumePoint(ClusterTime time, Optional<BsonDocument> token, boolea
     /** Has no cause, because Connect shows users the deepest one. */
     private ConnectException lost(SourceCluster source) {
         return new ConnectException(
-                "TWP-HISTORY-LOST: the source's oplog no longer holds the changes since %s (%s), the end of what is captured%s. They cannot be read any more, and a restart does not bring them back: `towpath resnapshot PIPELINE` re-reads all documents and deletes those that are gone, without emptying the destination"
+                "TWP-HISTORY-LOST: the source's oplog no longer holds the changes since %s (%s), the end of what is captured%s. They cannot be read any more, and a restart does not bring them back: `towpath resnapshot PIPELINE` re-reads all documents and deletes those that are gone, without emptying the destination. If the source was restored, first save what it lacks: `towpath verify PIPELINE --alone` shows it"
                         .formatted(time, Instant.ofEpochSecond(time.seconds()), oplogStart(source)));
     }
 
