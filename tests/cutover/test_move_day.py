@@ -248,7 +248,7 @@ def secured(tmp_path: Path) -> Iterator[Secured]:
 
 
 def test_the_plan_for_the_day_moves_a_collection_and_leaves_nothing(secured: Secured, tmp_path: Path) -> None:
-    plan, (before, after) = blocks("move-day.md"), commands((_HOW_TO / "sizing.md").read_text())
+    plan, (before, after, *_) = blocks("move-day.md"), commands((_HOW_TO / "sizing.md").read_text())
     assert {block.heading for block in plan} == {*_DAYS}, "each block is run"
     folder = tmp_path / "here"
     folder.mkdir()

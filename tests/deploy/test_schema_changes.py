@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pymongo import MongoClient
+from pymongo import IndexModel, MongoClient
 
 from tests.conftest import MakePipeline
 from tests.deploy.schema_writer import SchemaWriter
@@ -478,7 +478,8 @@ def test_the_build_of_an_index_on_a_million_documents_holds_up_no_other_collecti
     other.insert_one({"_id": 0})
     pipeline.deploy()
     pipeline.wait(600)
-    built.create_index([("text", 1), ("_id", -1)], name="large")
+    together = [IndexModel([("text", 1), ("_id", -1), (f"none{n}", 1)], name=f"large {n}") for n in range(3)]
+    built.create_indexes(together)  # long enough for a pause of the pipeline
     seen, slowest, progress_seen = 0, 0.0, set[int]()
     until("build that runs", lambda: any_in(pipeline, "running"), 120, 0.02)
     towpath("pause", pipeline.file)
